@@ -1,0 +1,2 @@
+//! The `hipfile` command.
+fn main() {}

@@ -1,0 +1,2 @@
+//! The project automation.
+fn main() {}
