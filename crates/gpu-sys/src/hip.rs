@@ -62,7 +62,10 @@ hip_errors! {
 impl HipError {
     /// The C name, when it is one of [`HipError::NAMED`].
     pub fn name(self) -> Option<&'static str> {
-        Self::NAMED.iter().find(|(code, _)| *code == self).map(|(_, name)| *name)
+        Self::NAMED
+            .iter()
+            .find(|(code, _)| *code == self)
+            .map(|(_, name)| *name)
     }
 
     /// `Ok` for `hipSuccess`.
@@ -70,7 +73,11 @@ impl HipError {
     /// # Errors
     /// The code itself otherwise.
     pub fn ok(self) -> Result<(), HipError> {
-        if self == HipError::SUCCESS { Ok(()) } else { Err(self) }
+        if self == HipError::SUCCESS {
+            Ok(())
+        } else {
+            Err(self)
+        }
     }
 }
 

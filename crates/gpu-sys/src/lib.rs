@@ -1,6 +1,9 @@
-//! Foreign GPU ABIs as function tables, and the only `dlopen` of the project. It decides nothing:
-//! which runtime is used, and what its answers mean, is the caller's business.
+//! Foreign GPU ABIs as function tables, and the only `dlopen` of the project. It reads no environment and decides
+//! little: where to look is the caller's [`LoadOptions`](hip_load::LoadOptions), what the answers mean is the
+//! caller's business; only a runtime whose numbers differ from the table's is refused here.
 
+mod elf;
 pub mod hip;
+pub mod hip_load;
 pub mod library;
 mod table;
