@@ -1,2 +1,58 @@
-//! The project automation.
-fn main() {}
+//! The project's automation behind one command, `cargo xtask`. It runs tools and copies files; what the project
+//! promises is checked by the tests that it starts, not here (the source rules of `tidy` excepted).
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "a program for developers: it talks on the terminal and reads the environment of the build"
+)]
+
+mod abi;
+mod ci;
+mod cmd;
+mod deep;
+mod dist;
+mod layout;
+mod nextest;
+mod tidy;
+mod tools;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  ci [--fast] [--list] [STEP...]  check everything, or the named steps; --fast: fmt, tidy, clippy and the tests
+  dist [--debug] [--out DIR]      stage the libraries, headers and tools under target/dist (target/dist-debug)
+  abi                             compare include/*.h with the Rust definitions and the symbol table
+  tidy                            the source rules: unsafe list, layers, file sizes, words, links
+  deep                            the randomized tests, many more operations (HIPFILE_TEST_OPS, default 1000000)
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let result = match args.split_first() {
+        Some((&"ci", rest)) => ci::main(rest),
+        Some((&"dist", rest)) => dist::main(rest),
+        Some((&"abi", [])) => abi::run(),
+        Some((&"tidy", [])) => tidy::main(),
+        Some((&"deep", [])) => deep::run(),
+        Some((&("help" | "-h" | "--help"), _)) => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}

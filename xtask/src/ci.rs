@@ -1,0 +1,338 @@
+//! `cargo xtask ci`: everything that must hold before a change lands, in order, stopping at the first failure. Each
+//! step can be run alone by its name. What a step checks is in the tests and tools that it starts.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::cmd::{cargo, cmd};
+use crate::nextest::Nextest;
+use crate::{abi, dist, layout, tidy, tools};
+
+struct Step {
+    name: &'static str,
+    what: &'static str,
+    /// Whether `--fast` has it.
+    fast: bool,
+    run: fn() -> Result<(), String>,
+}
+
+/// In this order. Steps that need a nightly toolchain (Miri, the thread sanitizer) belong at the end, each with a
+/// SKIP line for machines that have none.
+const STEPS: &[Step] = &[
+    Step {
+        name: "tools",
+        what: "what the other steps need beyond the toolchain",
+        fast: false,
+        run: tools::ensure_all,
+    },
+    Step {
+        name: "fmt",
+        what: "formatting",
+        fast: true,
+        run: fmt,
+    },
+    Step {
+        name: "tidy",
+        what: "the source rules",
+        fast: true,
+        run: tidy::main,
+    },
+    Step {
+        name: "clippy",
+        what: "lints, none allowed",
+        fast: true,
+        run: clippy,
+    },
+    Step {
+        name: "build",
+        what: "everything, unoptimized",
+        fast: false,
+        run: build,
+    },
+    Step {
+        name: "dist-debug",
+        what: "the staged tree that tests use",
+        fast: true,
+        run: dist_debug,
+    },
+    Step {
+        name: "doctest",
+        what: "examples in the documentation",
+        fast: false,
+        run: doctest,
+    },
+    Step {
+        name: "doc",
+        what: "the documentation builds without a warning",
+        fast: false,
+        run: doc,
+    },
+    Step {
+        name: "deny",
+        what: "licences, sources and duplicates of dependencies",
+        fast: false,
+        run: deny,
+    },
+    Step {
+        name: "test",
+        what: "the tests, but those of the next three steps",
+        fast: true,
+        run: test,
+    },
+    Step {
+        name: "abi",
+        what: "the C headers against Rust and the symbol table",
+        fast: true,
+        run: abi::run,
+    },
+    Step {
+        name: "c",
+        what: "C programs: plain, under valgrind, with the address sanitizer",
+        fast: false,
+        run: c_tests,
+    },
+    Step {
+        name: "referee",
+        what: "the HIP table against the oldest bindings",
+        fast: false,
+        run: referee,
+    },
+    Step {
+        name: "dist",
+        what: "the staged tree as it is shipped",
+        fast: false,
+        run: dist_release,
+    },
+    Step {
+        name: "readme",
+        what: "the first command of README.md",
+        fast: false,
+        run: readme,
+    },
+    Step {
+        name: "examples",
+        what: "the example programs, built and run",
+        fast: false,
+        run: examples,
+    },
+];
+
+/// The command line of `cargo xtask ci`.
+///
+/// # Errors
+/// A wrong argument, or the first step that failed.
+pub(crate) fn main(args: &[&str]) -> Result<(), String> {
+    let steps = match args {
+        ["--list"] => {
+            for step in STEPS {
+                println!(
+                    "{:<12} {}{}",
+                    step.name,
+                    step.what,
+                    if step.fast { " (fast)" } else { "" }
+                );
+            }
+            return Ok(());
+        }
+        [] => STEPS.iter().collect(),
+        ["--fast"] => STEPS.iter().filter(|step| step.fast).collect(),
+        names => chosen(names)?,
+    };
+    let start = Instant::now();
+    let mut times = Vec::new();
+    for step in steps {
+        println!("==> {}: {}", step.name, step.what);
+        let begin = Instant::now();
+        let result = (step.run)();
+        let took = begin.elapsed();
+        times.push((step.name, took));
+        match result {
+            Ok(()) => println!("<== {}: passed in {}", step.name, readable(took)),
+            Err(why) => {
+                println!("<== {}: FAILED after {}", step.name, readable(took));
+                return Err(format!(
+                    "{why}\nxtask: only this step again: cargo xtask ci {}",
+                    step.name
+                ));
+            }
+        }
+    }
+    println!("==> all passed in {}", readable(start.elapsed()));
+    for (name, took) in times {
+        println!("    {name:<12} {}", readable(took));
+    }
+    Ok(())
+}
+
+fn chosen(names: &[&str]) -> Result<Vec<&'static Step>, String> {
+    let find = |name: &&str| {
+        STEPS
+            .iter()
+            .find(|step| step.name == *name)
+            .ok_or_else(|| format!("ci: there is no step {name}; cargo xtask ci --list names them"))
+    };
+    names.iter().map(find).collect()
+}
+
+fn readable(time: Duration) -> String {
+    let seconds = time.as_secs();
+    if seconds < 60 {
+        format!("{:.1} s", time.as_secs_f32())
+    } else {
+        format!("{} min {} s", seconds / 60, seconds % 60)
+    }
+}
+
+fn fmt() -> Result<(), String> {
+    cargo().words("fmt --all --check").run()
+}
+
+fn clippy() -> Result<(), String> {
+    cargo()
+        .words("clippy --locked --workspace --all-targets -- -D warnings")
+        .run()
+}
+
+fn build() -> Result<(), String> {
+    cargo().words("build --locked --workspace --all-targets").run()
+}
+
+fn dist_debug() -> Result<(), String> {
+    dist::stage(true, None).map(|_| ())
+}
+
+fn dist_release() -> Result<(), String> {
+    dist::stage(false, None).map(|_| ())
+}
+
+fn doctest() -> Result<(), String> {
+    cargo().words("test --locked --workspace --doc").run()
+}
+
+fn doc() -> Result<(), String> {
+    cargo()
+        .words("doc --locked --workspace --no-deps")
+        .env("RUSTDOCFLAGS", "-D warnings")
+        .run()
+}
+
+const C_PROGRAMS: &str = "package(libhipfile) and binary(=c_programs)";
+
+fn test() -> Result<(), String> {
+    Nextest::new()
+        .filter(&format!("not ({}) and not ({C_PROGRAMS})", abi::FILTER))
+        .staged()
+        .run()
+}
+
+fn c_tests() -> Result<(), String> {
+    Nextest::new().filter(C_PROGRAMS).staged().run()
+}
+
+/// The bindings crate picks its ROCm version when it is built, by asking the `hipconfig` it finds on `PATH`. A build
+/// folder of its own keeps the two answers apart.
+fn referee() -> Result<(), String> {
+    let fake = layout::root().join("crates/gpu-sys/tests/fake-rocm-6.2");
+    let mut path = vec![fake];
+    path.extend(std::env::split_paths(
+        &std::env::var_os("PATH").unwrap_or_default(),
+    ));
+    let path = std::env::join_paths(path).map_err(|e| format!("PATH: {e}"))?;
+    Nextest::new()
+        .test_binary("gpu-sys", "referee")
+        .target(layout::target().join("referee-6.2"))
+        .env("PATH", &path.to_string_lossy())
+        .run()
+}
+
+/// The database of known faults is not part of the checkout, and machines that build may not reach it: it is used
+/// where somebody fetched it (`cargo deny fetch db`), and never fetched here.
+fn deny() -> Result<(), String> {
+    tools::cargo_tool("deny")?
+        .words("--locked check bans licenses sources")
+        .run()?;
+    if tools::has_advisories() {
+        tools::cargo_tool("deny")?
+            .words("--offline check advisories")
+            .run()
+    } else {
+        println!(
+            "SKIP: known faults of dependencies: the database is not on this machine (cargo deny fetch db)"
+        );
+        Ok(())
+    }
+}
+
+/// A folder under the build folder, empty.
+fn scratch(name: &str) -> Result<PathBuf, String> {
+    let dir = layout::target().join(name);
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    Ok(dir)
+}
+
+fn readme() -> Result<(), String> {
+    let dir = scratch("readme")?;
+    let (source, copy) = (dir.join("source"), dir.join("copy"));
+    // Above one chunk, and no multiple of any block size.
+    let bytes: Vec<u8> = (0..33_333_333_u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
+    fs::write(&source, &bytes).map_err(|e| format!("{}: {e}", source.display()))?;
+    cargo()
+        .words("run --locked --release -- copy")
+        .arg(&source)
+        .arg(&copy)
+        .run()?;
+    let copied = fs::read(&copy).map_err(|e| format!("{}: {e}", copy.display()))?;
+    if copied == bytes {
+        Ok(())
+    } else {
+        Err(format!("{} is no copy of {}", copy.display(), source.display()))
+    }
+}
+
+fn examples() -> Result<(), String> {
+    let dist = layout::dist(false);
+    let dir = scratch("examples")?;
+    let staged = dist.join("share/doc/hipfile/examples");
+    cmd("cp").arg("-R").arg(staged.join(".")).arg(&dir).run()?;
+    let hipfile = format!("HIPFILE={}", dist.display());
+    cmd("make")
+        .arg("-C")
+        .arg(&dir)
+        .arg(hipfile)
+        .arg("CFLAGS=-O2 -g -Wall -Wextra -Werror")
+        .arg("check")
+        .run()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_chosen_by_name() {
+        let names: Vec<&str> = chosen(&["tidy", "fmt"])
+            .expect("steps")
+            .iter()
+            .map(|step| step.name)
+            .collect();
+        assert_eq!(names, ["tidy", "fmt"]);
+        assert!(chosen(&["tidy", "frob"]).is_err_and(|e| e.contains("no step frob")));
+        assert!(main(&["--slow"]).is_err_and(|e| e.contains("--slow")));
+    }
+
+    #[test]
+    fn names_of_steps_are_unique() {
+        let names: std::collections::BTreeSet<&str> = STEPS.iter().map(|step| step.name).collect();
+        assert_eq!(names.len(), STEPS.len());
+    }
+
+    #[test]
+    fn times_are_readable() {
+        assert_eq!(readable(Duration::from_millis(1230)), "1.2 s");
+        assert_eq!(readable(Duration::from_secs(125)), "2 min 5 s");
+    }
+}
