@@ -29,6 +29,7 @@ hip_errors! {
     OUT_OF_MEMORY = 2, "hipErrorOutOfMemory";
     NOT_INITIALIZED = 3, "hipErrorNotInitialized";
     DEINITIALIZED = 4, "hipErrorDeinitialized";
+    INVALID_CONFIGURATION = 9, "hipErrorInvalidConfiguration";
     INVALID_SYMBOL = 13, "hipErrorInvalidSymbol";
     INVALID_DEVICE_POINTER = 17, "hipErrorInvalidDevicePointer";
     INVALID_MEMCPY_DIRECTION = 21, "hipErrorInvalidMemcpyDirection";
@@ -48,6 +49,7 @@ hip_errors! {
     ILLEGAL_ADDRESS = 700, "hipErrorIllegalAddress";
     PEER_ACCESS_ALREADY_ENABLED = 704, "hipErrorPeerAccessAlreadyEnabled";
     PEER_ACCESS_NOT_ENABLED = 705, "hipErrorPeerAccessNotEnabled";
+    CONTEXT_IS_DESTROYED = 709, "hipErrorContextIsDestroyed";
     HOST_MEMORY_ALREADY_REGISTERED = 712, "hipErrorHostMemoryAlreadyRegistered";
     HOST_MEMORY_NOT_REGISTERED = 713, "hipErrorHostMemoryNotRegistered";
     LAUNCH_FAILURE = 719, "hipErrorLaunchFailure";
@@ -55,7 +57,10 @@ hip_errors! {
     STREAM_CAPTURE_UNSUPPORTED = 900, "hipErrorStreamCaptureUnsupported";
     STREAM_CAPTURE_INVALIDATED = 901, "hipErrorStreamCaptureInvalidated";
     STREAM_CAPTURE_UNMATCHED = 903, "hipErrorStreamCaptureUnmatched";
+    STREAM_CAPTURE_ISOLATION = 905, "hipErrorStreamCaptureIsolation";
     STREAM_CAPTURE_IMPLICIT = 906, "hipErrorStreamCaptureImplicit";
+    CAPTURED_EVENT = 907, "hipErrorCapturedEvent";
+    STREAM_CAPTURE_WRONG_THREAD = 908, "hipErrorStreamCaptureWrongThread";
     UNKNOWN = 999, "hipErrorUnknown";
 }
 

@@ -176,16 +176,22 @@ fn load_named(path: &Path, only_if_loaded: bool) -> Result<LoadedHip, LoadError>
     if bytes.is_empty() {
         return Err(fail("the name is empty".into()));
     }
+    // As for dlopen, a name without a slash is one for the loader to find.
     let name = CString::new(bytes).map_err(|_| fail("the name holds a NUL byte".into()))?;
-    if let Some(library) = Library::already_loaded(&name) {
+    let is_path = bytes.contains(&b'/');
+    let loaded = if is_path {
+        Library::already_loaded_path(path)
+    } else {
+        Ok(Library::already_loaded(&name))
+    };
+    if let Some(library) = loaded.map_err(fail)? {
         return open_runtime(library, true);
     }
     if only_if_loaded {
         let tried = vec![(path.display().to_string(), "not loaded in this process".into())];
         return Err(LoadError::NotFound { tried });
     }
-    // As for dlopen, a name without a slash is one for the loader to find.
-    let opened = if bytes.contains(&b'/') {
+    let opened = if is_path {
         Library::open_path(path)
     } else {
         Library::open(&name)
@@ -202,7 +208,7 @@ fn find_loaded() -> Option<Library> {
     }
     if let Some(library) = loaded_objects(FILE_PREFIX)
         .iter()
-        .find_map(|path| Library::already_loaded_path(path))
+        .find_map(|path| Library::already_loaded_path(path).ok()?)
     {
         return Some(library);
     }

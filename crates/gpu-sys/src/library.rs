@@ -31,9 +31,15 @@ impl Library {
         Self::dlopen(soname, libc::RTLD_NOLOAD | libc::RTLD_LAZY).ok()
     }
 
-    /// The library at this path, if the process has it loaded already.
-    pub fn already_loaded_path(path: &Path) -> Option<Library> {
-        Self::already_loaded(&c_path(path).ok()?)
+    /// The library at this path, if the process has it loaded already. The file is looked at first: even to compare
+    /// it with what is loaded, the dynamic loader opens it, and would wait for ever on a FIFO.
+    ///
+    /// # Errors
+    /// What is wrong with the file or the path.
+    pub fn already_loaded_path(path: &Path) -> Result<Option<Library>, String> {
+        let name = c_path(path)?;
+        elf::check_shared_object(path)?;
+        Ok(Self::already_loaded(&name))
     }
 
     /// Loads a library by soname, from wherever the dynamic loader finds it.
