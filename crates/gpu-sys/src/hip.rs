@@ -209,7 +209,7 @@ pub const ATTRIBUTE_PCI_DOMAIN_ID: DeviceAttribute = 69;
 /// Whether `hipHostRegister` works.
 pub const ATTRIBUTE_HOST_REGISTER_SUPPORTED: DeviceAttribute = 90;
 /// Whether `hipStreamWaitValue64` works.
-pub const ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE: DeviceAttribute = 10015;
+pub const ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE: DeviceAttribute = 10013;
 
 /// `hipPointer_attribute`.
 pub type PointerAttribute = c_uint;
