@@ -1,1 +1,63 @@
-//! hipfile
+//! Moves data between files and GPU memory: on AMD GPUs, NVIDIA GPUs, and machines with no GPU.
+//!
+//! Open a [`Driver`], register a [`File`] and a [`Buffer`], read and write. Every transfer is right to the last byte
+//! whatever its offset, length or address, and never fails for lack of a fast path.
+//!
+//! ```
+//! use hipfile::{Buffer, Config, DeviceChoice, Driver, File};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("data");
+//! # std::fs::write(&path, b"hello")?;
+//! let mut config = Config::from_env();
+//! config.device = DeviceChoice::Emulated; // leave this line out on a machine with a GPU
+//! let driver = Driver::open(config)?;
+//! let file = File::register(&driver, std::fs::File::open(&path)?)?;
+//! let mut buffer = Buffer::alloc(&driver, 0, 4096)?;
+//! let n = file.read_at(&mut buffer, 0..4096, 0)?; // short at end of file
+//! assert_eq!(n, 5);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! This crate is the core: it knows nothing of the C ABI, which is the crate `libhipfile`.
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code, reason = "maps staging memory")]
+mod block;
+#[allow(unsafe_code, reason = "declares what makes a range of memory valid")]
+mod buffer;
+mod config;
+#[allow(unsafe_code, reason = "calls the runtimes' function tables")]
+mod device;
+#[allow(unsafe_code, reason = "the unsafe verbs, for callers with raw addresses")]
+mod driver;
+#[allow(unsafe_code, reason = "reads into host memory in place")]
+mod engine;
+mod error;
+#[allow(unsafe_code, reason = "borrows the caller's descriptor number")]
+mod file;
+#[allow(unsafe_code, reason = "uses the driver's unsafe verbs on memory it owns")]
+mod handle;
+pub mod mount;
+mod notice;
+mod rangemap;
+mod registry;
+mod route;
+mod stats;
+#[allow(unsafe_code, reason = "system calls without a wrapper")]
+mod sys;
+#[cfg_attr(test, allow(unsafe_code, reason = "tests make buffers out of thin air"))]
+mod transfer;
+mod usage;
+
+pub use buffer::DevPtr;
+pub use config::{Config, DeviceChoice, Fallback, Order, SETTINGS, Setting, WriteSync};
+pub use device::DeviceInfo;
+pub use driver::{Driver, FileId};
+pub use error::{Error, ErrorKind, Result};
+pub use file::{DirectAlign, FileType};
+pub use handle::{Buffer, File, FileInfo};
+pub use stats::{EngineStats, Stats};
+pub use transfer::MAX_TRANSFER;

@@ -1,0 +1,365 @@
+//! Host memory for staging: a bounded pool of page-aligned Blocks. It knows no GPU; pinning comes in as a closure.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+
+/// Huge pages halve the number of segments a direct transfer needs, so slabs are multiples of one.
+const HUGE_PAGE: usize = 2 << 20;
+/// Memory is taken from the system in slabs of about this size.
+const SLAB: usize = 4 << 20;
+const MAX_SLABS: usize = 1024;
+
+/// Makes a range fast to copy from and to; failing to is no error, only slower.
+pub(crate) type Pin = Box<dyn Fn(*mut u8, usize) + Send + Sync>;
+
+struct Slab {
+    start: NonNull<u8>,
+    len: usize,
+    /// One bit per free Block.
+    free: AtomicU64,
+}
+
+// SAFETY: the slab is plain memory; which thread may touch which Block is decided by the bits of `free`.
+unsafe impl Send for Slab {}
+// SAFETY: as for Send.
+unsafe impl Sync for Slab {}
+
+/// The pool. Blocks are taken and returned without a lock while there are enough; otherwise takers wait in turn.
+pub(crate) struct BlockPool {
+    block_len: usize,
+    per_slab: usize,
+    max_blocks: usize,
+    slabs: Box<[OnceLock<Slab>]>,
+    waiting: AtomicUsize,
+    slow: Mutex<Slow>,
+    returned: Condvar,
+}
+
+#[derive(Default)]
+struct Slow {
+    /// Takers in order of arrival.
+    queue: VecDeque<u64>,
+    next_ticket: u64,
+    /// Slabs mapped so far.
+    slabs: usize,
+    pins: Vec<Pin>,
+}
+
+/// One Block, owned until dropped.
+pub(crate) struct Block<'a> {
+    pool: &'a BlockPool,
+    slab: usize,
+    index: u32,
+    start: NonNull<u8>,
+}
+
+// SAFETY: a Block is exclusive plain memory; any thread may use and return it.
+unsafe impl Send for Block<'_> {}
+
+impl fmt::Debug for BlockPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockPool")
+            .field("block_len", &self.block_len)
+            .field("max_blocks", &self.max_blocks)
+            .finish_non_exhaustive()
+    }
+}
+
+impl BlockPool {
+    /// A pool of Blocks of `block_len` bytes (a multiple of 4096), at most `pool_len` bytes of them and at least one.
+    /// Takes no memory yet.
+    pub(crate) fn new(block_len: usize, pool_len: usize) -> Arc<BlockPool> {
+        let max_blocks = (pool_len / block_len).max(1);
+        let per_slab = (SLAB / block_len).clamp(1, 64).min(max_blocks);
+        let slabs = max_blocks.div_ceil(per_slab).min(MAX_SLABS);
+        Arc::new(BlockPool {
+            block_len,
+            per_slab,
+            max_blocks,
+            slabs: (0..slabs).map(|_| OnceLock::new()).collect(),
+            waiting: AtomicUsize::new(0),
+            slow: Mutex::new(Slow::default()),
+            returned: Condvar::new(),
+        })
+    }
+
+    /// Pins what is mapped and whatever will be mapped later.
+    pub(crate) fn pin_with(&self, pin: Pin) {
+        let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+        for slab in self.slabs.iter().filter_map(OnceLock::get) {
+            pin(slab.start.as_ptr(), slab.len);
+        }
+        slow.pins.push(pin);
+    }
+
+    /// Maps the first Blocks now, so that no transfer pays for it.
+    pub(crate) fn warm(&self) {
+        let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+        if slow.slabs == 0 {
+            // A system without memory for it now may have it later; the first transfer will say.
+            let _ = self.grow(&mut slow);
+        }
+    }
+
+    /// Takes one Block; waits in turn when all are in use. The caller must hold no other Block.
+    ///
+    /// # Errors
+    /// The errno of mmap, when not even one Block can be had from the system.
+    pub(crate) fn take(&self) -> Result<Block<'_>, i32> {
+        // A taker in the queue goes first.
+        if self.waiting.load(Ordering::SeqCst) == 0
+            && let Some(block) = self.try_take()
+        {
+            return Ok(block);
+        }
+        self.take_in_turn()
+    }
+
+    fn try_take(&self) -> Option<Block<'_>> {
+        for (at, slab) in self.slabs.iter().enumerate() {
+            let slab = slab.get()?;
+            let mut free = slab.free.load(Ordering::Relaxed);
+            while free != 0 {
+                let index = free.trailing_zeros();
+                match slab.free.compare_exchange_weak(
+                    free,
+                    free & (free - 1),
+                    Ordering::SeqCst,
+                    Ordering::Relaxed,
+                ) {
+                    Ok(_) => {
+                        // SAFETY: a bit is set only for Blocks inside the slab, so the result is inside too.
+                        let start = unsafe { slab.start.add(index as usize * self.block_len) };
+                        return Some(Block {
+                            pool: self,
+                            slab: at,
+                            index,
+                            start,
+                        });
+                    }
+                    Err(now) => free = now,
+                }
+            }
+        }
+        None
+    }
+
+    #[cold]
+    fn take_in_turn(&self) -> Result<Block<'_>, i32> {
+        let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+        let ticket = slow.next_ticket;
+        slow.next_ticket += 1;
+        slow.queue.push_back(ticket);
+        // Counted before the bits are looked at, so that a Block returned meanwhile is either seen or announced.
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let result = loop {
+            if slow.queue.front() == Some(&ticket) {
+                if let Some(block) = self.try_take() {
+                    break Ok(block);
+                }
+                if slow.slabs < self.slabs.len() {
+                    match self.grow(&mut slow) {
+                        Ok(()) => continue,
+                        // With Blocks in use one will come back; without any there is nothing to wait for.
+                        Err(errno) if slow.slabs == 0 => break Err(errno),
+                        Err(_) => {}
+                    }
+                }
+            }
+            slow = self.returned.wait(slow).unwrap_or_else(PoisonError::into_inner);
+        };
+        slow.queue.retain(|t| *t != ticket);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        drop(slow);
+        // The next in turn may find a Block too.
+        self.returned.notify_all();
+        result
+    }
+
+    fn grow(&self, slow: &mut Slow) -> Result<(), i32> {
+        let blocks = self.per_slab.min(self.max_blocks - slow.slabs * self.per_slab);
+        let len = blocks * self.block_len;
+        let start = map(len)?;
+        for pin in &slow.pins {
+            pin(start.as_ptr(), len);
+        }
+        let free = if blocks == 64 { u64::MAX } else { (1 << blocks) - 1 };
+        let slab = Slab {
+            start,
+            len,
+            free: AtomicU64::new(free),
+        };
+        if self.slabs[slow.slabs].set(slab).is_err() {
+            unreachable!("slabs are set in order, under the lock");
+        }
+        slow.slabs += 1;
+        Ok(())
+    }
+
+    /// Bytes mapped.
+    #[cfg(test)]
+    pub(crate) fn mapped(&self) -> usize {
+        self.slabs.iter().filter_map(OnceLock::get).map(|s| s.len).sum()
+    }
+}
+
+impl Drop for BlockPool {
+    fn drop(&mut self) {
+        // Pinned memory must not be unmapped under the runtime, and no runtime may be called from a destructor that can
+        // run at exit: what was pinned stays mapped.
+        let slow = self.slow.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if slow.pins.is_empty() {
+            for slab in self.slabs.iter().filter_map(OnceLock::get) {
+                // SAFETY: the pool mapped the range and every Block is back, since Blocks borrow the pool.
+                unsafe { libc::munmap(slab.start.as_ptr().cast(), slab.len) };
+            }
+        }
+    }
+}
+
+impl Block<'_> {
+    /// The Block's bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: the Block owns these bytes, which mmap zeroed, until it is dropped.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.pool.block_len) }
+    }
+
+    /// The Block's bytes, to be filled.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the Block owns these bytes, which mmap zeroed, until it is dropped, and is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.pool.block_len) }
+    }
+}
+
+impl Drop for Block<'_> {
+    fn drop(&mut self) {
+        if let Some(slab) = self.pool.slabs[self.slab].get() {
+            slab.free.fetch_or(1 << self.index, Ordering::SeqCst);
+        }
+        if self.pool.waiting.load(Ordering::SeqCst) != 0 {
+            // The lock orders this after a taker's last look, so that its wait sees the notification.
+            drop(self.pool.slow.lock().unwrap_or_else(PoisonError::into_inner));
+            self.pool.returned.notify_all();
+        }
+    }
+}
+
+/// Zeroed, page-aligned memory; huge-page aligned and populated where it is large enough.
+fn map(len: usize) -> Result<NonNull<u8>, i32> {
+    let slack = if len >= HUGE_PAGE { HUGE_PAGE } else { 0 };
+    let total = len.checked_add(slack).ok_or(libc::ENOMEM)?;
+    // SAFETY: a new private anonymous mapping at an address of the kernel's choice touches nothing else.
+    let mapped = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            total,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if mapped == libc::MAP_FAILED {
+        return Err(crate::sys::last_errno());
+    }
+    let before = if slack == 0 {
+        0
+    } else {
+        mapped.addr().wrapping_neg() % HUGE_PAGE
+    };
+    let start = mapped.wrapping_byte_add(before);
+    if before > 0 {
+        // SAFETY: these are the unused first bytes of the mapping just made.
+        unsafe { libc::munmap(mapped, before) };
+    }
+    if slack > before {
+        // SAFETY: these are the unused last bytes of the mapping just made.
+        unsafe { libc::munmap(start.wrapping_byte_add(len), slack - before) };
+    }
+    for advice in [
+        libc::MADV_DONTFORK,
+        libc::MADV_DONTDUMP,
+        libc::MADV_HUGEPAGE,
+        libc::MADV_POPULATE_WRITE,
+    ] {
+        // Advice a kernel does not know is refused without harm.
+        // SAFETY: the range is the mapping just made; none of these advices changes its contents.
+        unsafe { libc::madvise(start, len, advice) };
+    }
+    NonNull::new(start.cast()).ok_or(libc::ENOMEM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_distinct_aligned_and_come_back() {
+        let pool = BlockPool::new(64 << 10, 100 << 16);
+        let mut taken: Vec<_> = (0..100).map(|_| pool.take().unwrap()).collect();
+        let mut starts: Vec<_> = taken.iter().map(|b| b.start.addr().get()).collect();
+        for (n, block) in taken.iter_mut().enumerate() {
+            block.bytes_mut().fill(n as u8);
+        }
+        for (n, block) in taken.iter().enumerate() {
+            assert!(block.bytes().iter().all(|b| *b == n as u8));
+            assert_eq!(block.bytes().len(), 64 << 10);
+        }
+        starts.sort_unstable();
+        assert!(starts.windows(2).all(|w| w[1] - w[0] >= 64 << 10));
+        assert!(starts.iter().all(|s| s % 4096 == 0));
+        assert_eq!(pool.mapped(), 100 << 16);
+        drop(taken);
+        let again = pool.take().unwrap();
+        assert!(starts.contains(&again.start.addr().get()));
+    }
+
+    #[test]
+    fn takers_wait_in_turn_and_all_are_served() {
+        let pool = BlockPool::new(64 << 10, 2 << 16);
+        let served = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let mut block = pool.take().unwrap();
+                        let mine = served.fetch_add(1, Ordering::Relaxed) as u8;
+                        block.bytes_mut()[..64].fill(mine);
+                        std::hint::spin_loop();
+                        assert!(block.bytes()[..64].iter().all(|b| *b == mine));
+                    }
+                });
+            }
+        });
+        assert_eq!(served.into_inner(), 8000);
+        assert_eq!(pool.waiting.load(Ordering::SeqCst), 0);
+        assert_eq!(pool.mapped(), 2 << 16);
+    }
+
+    #[test]
+    fn a_pool_of_one_block_serves_everyone() {
+        let pool = BlockPool::new(1 << 20, 1);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..200).for_each(|_| drop(pool.take().unwrap())));
+            }
+        });
+        assert_eq!(pool.mapped(), 1 << 20);
+    }
+
+    #[test]
+    fn pins_what_is_there_and_what_comes() {
+        let pool = BlockPool::new(4 << 20, 12 << 20);
+        let pinned = Arc::new(Mutex::new(0));
+        let one = pool.take().unwrap();
+        let seen = Arc::clone(&pinned);
+        pool.pin_with(Box::new(move |_, len| *seen.lock().unwrap() += len));
+        assert_eq!(*pinned.lock().unwrap(), 4 << 20);
+        let two = pool.take().unwrap();
+        assert_eq!(*pinned.lock().unwrap(), 8 << 20);
+        drop((one, two));
+    }
+}

@@ -1,0 +1,144 @@
+//! Registered memory and proven pieces of it. Only this module makes a [`Span`]; it copies nothing.
+
+use std::sync::Arc;
+
+use crate::device::Device;
+use crate::rangemap::Ranged;
+use crate::usage::Usage;
+
+/// An address as the caller gave it: of device memory, or of host memory. Never dereferenced by safe code.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DevPtr(pub usize);
+
+impl From<*const core::ffi::c_void> for DevPtr {
+    fn from(ptr: *const core::ffi::c_void) -> DevPtr {
+        DevPtr(ptr.addr())
+    }
+}
+
+impl From<*mut core::ffi::c_void> for DevPtr {
+    fn from(ptr: *mut core::ffi::c_void) -> DevPtr {
+        DevPtr(ptr.addr())
+    }
+}
+
+/// Whose memory a range is.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// Memory of a GPU, reached through its runtime only.
+    Device { device: Arc<dyn Device>, ordinal: u32 },
+    /// Memory the kernel can read into and write from.
+    Host,
+}
+
+/// A range of memory with its place; a registration, or made for one call.
+#[derive(Debug)]
+pub(crate) struct BufferRecord {
+    base: usize,
+    len: usize,
+    place: Place,
+    pub(crate) usage: Usage,
+}
+
+impl BufferRecord {
+    /// # Safety
+    /// `base..base+len` must be memory of `place` that stays valid for as long as the record is used, and that
+    /// nothing else accesses in a conflicting way during transfers.
+    pub(crate) unsafe fn new(base: usize, len: usize, place: Place) -> BufferRecord {
+        BufferRecord {
+            base,
+            len,
+            place,
+            usage: Usage::default(),
+        }
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The piece `offset..offset+len`, if it lies inside.
+    pub(crate) fn span(&self, offset: usize, len: usize) -> Option<Span<'_>> {
+        if offset > self.len || len > self.len - offset {
+            return None;
+        }
+        Some(Span {
+            buffer: self,
+            start: self.base + offset,
+            len,
+        })
+    }
+}
+
+impl Ranged for BufferRecord {
+    fn base(&self) -> usize {
+        self.base
+    }
+    fn len(&self) -> usize {
+        self.len
+    }
+}
+
+/// A piece of a buffer, proven to lie inside it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span<'a> {
+    buffer: &'a BufferRecord,
+    start: usize,
+    len: usize,
+}
+
+impl<'a> Span<'a> {
+    /// Address of the first byte.
+    pub(crate) fn start(&self) -> usize {
+        self.start
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn place(&self) -> &'a Place {
+        &self.buffer.place
+    }
+
+    /// A piece of this piece.
+    ///
+    /// # Panics
+    /// When it does not lie inside, which is a defect of the caller.
+    pub(crate) fn slice(&self, offset: usize, len: usize) -> Span<'a> {
+        assert!(
+            offset <= self.len && len <= self.len - offset,
+            "a slice must lie inside its span"
+        );
+        Span {
+            buffer: self.buffer,
+            start: self.start + offset,
+            len,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_never_leave_their_buffer() {
+        // SAFETY: the range is never accessed.
+        let buffer = unsafe { BufferRecord::new(0x1000, 100, Place::Host) };
+        for (offset, len, inside) in [
+            (0, 100, true),
+            (100, 0, true),
+            (99, 1, true),
+            (99, 2, false),
+            (101, 0, false),
+            (1, usize::MAX, false),
+        ] {
+            assert_eq!(buffer.span(offset, len).is_some(), inside, "{offset}+{len}");
+        }
+        let span = buffer.span(10, 50).unwrap().slice(5, 45);
+        assert_eq!((span.start(), span.len()), (0x100f, 45));
+        let outside = std::panic::AssertUnwindSafe(|| buffer.span(0, 10).unwrap().slice(5, 6).len());
+        assert!(std::panic::catch_unwind(outside).is_err());
+    }
+}

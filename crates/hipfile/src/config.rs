@@ -1,0 +1,474 @@
+//! What can be set, from defaults and the environment. The only reader of environment variables; it decides nothing
+//! by itself.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::notice;
+
+/// Which GPU runtime to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum DeviceChoice {
+    /// Any real runtime that loads and finds a GPU.
+    #[default]
+    Auto,
+    /// HIP only.
+    Hip,
+    /// CUDA only.
+    Cuda,
+    /// The emulated GPU.
+    Emulated,
+}
+
+/// What to do when a transfer cannot go straight between storage and GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Fallback {
+    /// Stage it through host memory, silently.
+    #[default]
+    Allow,
+    /// Stage it, and say so once per reason on standard error.
+    Warn,
+    /// Refuse it before anything moves.
+    Forbid,
+}
+
+/// What synchronous copies wait for before they touch the GPU memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Order {
+    /// Work already on the legacy default stream, as blocking copies of the runtime do.
+    #[default]
+    Stream,
+    /// All work already on the device.
+    Device,
+}
+
+/// When written data is made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum WriteSync {
+    /// When the caller syncs the descriptor.
+    #[default]
+    None,
+    /// Before each write call returns (one fdatasync per call).
+    Data,
+}
+
+/// Settings of a [`Driver`](crate::Driver), frozen when it opens.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// Which GPU runtime to use.
+    pub device: DeviceChoice,
+    /// The HIP runtime to load, instead of the usual names.
+    pub hip_library: Option<PathBuf>,
+    /// Where ROCm is installed, looked into after the usual names.
+    pub rocm_path: Option<PathBuf>,
+    /// What to do without a direct path.
+    pub fallback: Fallback,
+    /// Leaves the direct engines out (AMD's name for this is forced compatibility mode).
+    pub force_compat: bool,
+    /// The engines that may serve, by name; `None` means all but `null`.
+    pub engines: Option<Vec<String>>,
+    /// What synchronous copies wait for.
+    pub order: Order,
+    /// When written data is made durable.
+    pub write_sync: WriteSync,
+    /// Whether host memory may be read into and written from.
+    pub allow_system_memory: bool,
+    /// Bytes of one staging Block; a multiple of 4096, 64 KiB to 64 MiB.
+    pub block_len: usize,
+    /// Most bytes of staging memory; at least one Block.
+    pub pool_len: usize,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            device: DeviceChoice::Auto,
+            hip_library: None,
+            rocm_path: None,
+            fallback: Fallback::Allow,
+            force_compat: false,
+            engines: None,
+            order: Order::Stream,
+            write_sync: WriteSync::None,
+            allow_system_memory: false,
+            // The knee of chunk times depth lies at 1 to 2 MiB, and copies of 1 MiB still fit the second-level cache.
+            block_len: 1 << 20,
+            pool_len: 64 << 20,
+        }
+    }
+}
+
+/// One setting: its environment variable and how it is read.
+#[derive(Debug)]
+pub struct Setting {
+    /// The environment variable.
+    pub variable: &'static str,
+    /// Values it takes.
+    pub values: &'static str,
+    /// Its default.
+    pub default: &'static str,
+    /// What it does.
+    pub text: &'static str,
+    set: fn(&mut Config, &str) -> Result<(), String>,
+}
+
+/// Every setting, in the order in which they are applied.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        variable: "HIPFILE_DEVICE",
+        values: "auto, hip, cuda, emulated",
+        default: "auto",
+        text: "GPU runtime. `emulated` is served by the built-in emulated GPU when no libamdhip64 is there.",
+        set: |c, v| {
+            c.device = pick(
+                v,
+                &[
+                    ("auto", DeviceChoice::Auto),
+                    ("hip", DeviceChoice::Hip),
+                    ("cuda", DeviceChoice::Cuda),
+                    ("emulated", DeviceChoice::Emulated),
+                ],
+            )?;
+            Ok(())
+        },
+    },
+    Setting {
+        variable: "HIPFILE_HIP_LIBRARY",
+        values: "a path",
+        default: "unset",
+        text: "The HIP runtime to load instead of the one in the process or libamdhip64.so.7, .6, .so.",
+        set: |c, v| {
+            c.hip_library = Some(PathBuf::from(v));
+            Ok(())
+        },
+    },
+    Setting {
+        variable: "ROCM_PATH",
+        values: "a path",
+        default: "unset",
+        text: "Where ROCm is installed; its lib folder is looked into after the usual names.",
+        set: |c, v| {
+            c.rocm_path = (!v.is_empty()).then(|| PathBuf::from(v));
+            Ok(())
+        },
+    },
+    Setting {
+        variable: "HIPFILE_FORCE_COMPAT_MODE",
+        values: "a boolean",
+        default: "false",
+        text: "True leaves the direct engines out, so that every transfer is staged through host memory.",
+        set: |c, v| {
+            c.force_compat = boolean(v)?;
+            Ok(())
+        },
+    },
+    Setting {
+        variable: "HIPFILE_ALLOW_COMPAT_MODE",
+        values: "a boolean",
+        default: "true",
+        text: "False is the same as HIPFILE_FALLBACK=forbid.",
+        set: |c, v| {
+            c.fallback = if boolean(v)? {
+                Fallback::Allow
+            } else {
+                Fallback::Forbid
+            };
+            Ok(())
+        },
+    },
+    Setting {
+        variable: "HIPFILE_FALLBACK",
+        values: "allow, warn, forbid",
+        default: "allow",
+        text: "What to do without a direct path: stage through host memory, say so once per reason, or refuse.",
+        set: |c, v| {
+            c.fallback = pick(
+                v,
+                &[
+                    ("allow", Fallback::Allow),
+                    ("warn", Fallback::Warn),
+                    ("forbid", Fallback::Forbid),
+                ],
+            )?;
+            Ok(())
+        },
+    },
+    Setting {
+        variable: "HIPFILE_ENGINES",
+        values: "names, separated by commas",
+        default: "all but null",
+        text: "The engines that may serve.",
+        set: |c, v| {
+            let names: Vec<String> = v.split(',').map(|n| n.trim().to_ascii_lowercase()).collect();
+            for name in &names {
+                if !crate::config::ENGINE_NAMES.contains(&name.as_str()) {
+                    return Err(format!("no engine is called {name:?}"));
+                }
+            }
+            c.engines = Some(names);
+            Ok(())
+        },
+    },
+    Setting {
+        variable: "HIPFILE_ORDER",
+        values: "stream, device",
+        default: "stream",
+        text: "What synchronous calls wait for: work on the legacy default stream, or all work of the device.",
+        set: |c, v| {
+            c.order = pick(v, &[("stream", Order::Stream), ("device", Order::Device)])?;
+            Ok(())
+        },
+    },
+    Setting {
+        variable: "HIPFILE_WRITE_SYNC",
+        values: "none, data",
+        default: "none",
+        text: "`data` makes each write durable before the call returns.",
+        set: |c, v| {
+            c.write_sync = pick(v, &[("none", WriteSync::None), ("data", WriteSync::Data)])?;
+            Ok(())
+        },
+    },
+    Setting {
+        variable: "HIPFILE_ALLOW_SYSTEM_MEMORY",
+        values: "a boolean",
+        default: "false",
+        text: "Whether host memory, pinned or plain, may be given as a buffer.",
+        set: |c, v| {
+            c.allow_system_memory = boolean(v)?;
+            Ok(())
+        },
+    },
+    Setting {
+        variable: "HIPFILE_BLOCK_SIZE",
+        values: "bytes, K, M or G; 64K to 64M, a multiple of 4K",
+        default: "1M",
+        text: "Size of one staging Block.",
+        set: |c, v| {
+            let len = size(v)?;
+            if !(64 << 10..=64 << 20).contains(&len) || !len.is_multiple_of(4096) {
+                return Err("it must be a multiple of 4K from 64K to 64M".into());
+            }
+            c.block_len = len;
+            Ok(())
+        },
+    },
+    Setting {
+        variable: "HIPFILE_POOL_SIZE",
+        values: "bytes, K, M or G; at least one Block",
+        default: "64M",
+        text: "Most bytes of staging memory. Transfers wait in turn when it is used up; they never fail for it.",
+        set: |c, v| {
+            c.pool_len = size(v)?;
+            Ok(())
+        },
+    },
+];
+
+/// Names HIPFILE_ENGINES takes; a test holds them equal to the engines' own.
+pub(crate) const ENGINE_NAMES: &[&str] = &["bounce", "null"];
+
+impl Config {
+    /// Defaults, then the environment. A value that cannot be understood gives one line on standard error naming
+    /// the variable and is otherwise ignored. In a set-user-ID program the environment is not honoured.
+    pub fn from_env() -> Config {
+        if crate::sys::is_set_user_id() {
+            return Config::default();
+        }
+        let (config, warnings) = Config::from_lookup(read_variable);
+        for warning in warnings {
+            notice::line(format_args!("{warning}"));
+        }
+        config
+    }
+
+    /// As [`Config::from_env`], with any source of values; the warnings come back.
+    pub(crate) fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> (Config, Vec<String>) {
+        let mut config = Config::default();
+        let mut warnings = Vec::new();
+        for setting in SETTINGS {
+            let Some(value) = lookup(setting.variable) else {
+                continue;
+            };
+            let result = match value.to_str() {
+                Some(text) => (setting.set)(&mut config, text.trim()),
+                None => Err("it is not valid UTF-8".into()),
+            };
+            if let Err(why) = result {
+                warnings.push(format!(
+                    "{}={value:?} is ignored: {why} (values: {}; default: {})",
+                    setting.variable, setting.values, setting.default
+                ));
+            }
+        }
+        if config.force_compat && config.fallback == Fallback::Forbid {
+            // Every transfer would be refused, which nobody can have meant.
+            config.fallback = Fallback::Allow;
+            warnings.push(
+                "compatibility mode is both forced and forbidden: transfers are staged through host memory"
+                    .into(),
+            );
+        }
+        config.pool_len = config.pool_len.max(config.block_len);
+        (config, warnings)
+    }
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "this module is the reader of the environment"
+)]
+fn read_variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+fn pick<T: Copy>(value: &str, choices: &[(&str, T)]) -> Result<T, String> {
+    choices
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(value))
+        .map(|(_, choice)| *choice)
+        .ok_or_else(|| "it is none of the values".into())
+}
+
+fn boolean(value: &str) -> Result<bool, String> {
+    pick(
+        value,
+        &[
+            ("true", true),
+            ("1", true),
+            ("yes", true),
+            ("on", true),
+            ("false", false),
+            ("0", false),
+            ("no", false),
+            ("off", false),
+        ],
+    )
+    .map_err(|_| "it is not a boolean (true/false, 1/0, yes/no, on/off)".into())
+}
+
+/// A number of bytes: digits, then K, M or G (powers of 1024), in either case.
+fn size(value: &str) -> Result<usize, String> {
+    let (digits, shift) = match value.as_bytes().last() {
+        Some(b'k' | b'K') => (&value[..value.len() - 1], 10),
+        Some(b'm' | b'M') => (&value[..value.len() - 1], 20),
+        Some(b'g' | b'G') => (&value[..value.len() - 1], 30),
+        _ => (value, 0),
+    };
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err("it is not a number of bytes".into());
+    }
+    let number: usize = digits.parse().map_err(|_| "the number is too large")?;
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| "the number is too large".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(pairs: &[(&str, &str)]) -> (Config, Vec<String>) {
+        Config::from_lookup(|name| {
+            pairs
+                .iter()
+                .find(|(n, _)| *n == name)
+                .map(|(_, v)| OsString::from(v))
+        })
+    }
+
+    #[test]
+    fn documented_defaults_are_the_real_ones() {
+        let (from_nothing, warnings) = check(&[]);
+        assert!(warnings.is_empty());
+        for setting in SETTINGS {
+            if matches!(setting.default, "unset" | "all but null") {
+                continue;
+            }
+            let (config, warnings) = check(&[(setting.variable, setting.default)]);
+            assert!(warnings.is_empty(), "{warnings:?}");
+            assert_eq!(
+                format!("{config:?}"),
+                format!("{from_nothing:?}"),
+                "{}",
+                setting.variable
+            );
+        }
+    }
+
+    #[test]
+    fn behaviour_95_booleans_take_every_usual_word() {
+        for (word, value) in [
+            ("1", true),
+            ("TRUE", true),
+            ("Yes", true),
+            ("on", true),
+            ("0", false),
+            ("off", false),
+        ] {
+            let (config, warnings) = check(&[("HIPFILE_ALLOW_SYSTEM_MEMORY", word)]);
+            assert!(warnings.is_empty());
+            assert_eq!(config.allow_system_memory, value, "{word}");
+        }
+        let (config, warnings) = check(&[("HIPFILE_ALLOW_SYSTEM_MEMORY", "maybe")]);
+        assert!(!config.allow_system_memory);
+        assert_eq!(warnings.len(), 1);
+        assert!(warnings[0].contains("HIPFILE_ALLOW_SYSTEM_MEMORY") && warnings[0].contains("maybe"));
+    }
+
+    #[test]
+    fn sizes() {
+        for (text, value) in [
+            ("4096", 4096),
+            ("64k", 65536),
+            ("2M", 2 << 20),
+            ("1G", 1 << 30),
+            ("0", 0),
+        ] {
+            assert_eq!(size(text), Ok(value), "{text}");
+        }
+        for text in [
+            "",
+            "M",
+            "-1",
+            "1.5M",
+            "0x10",
+            "99999999999999999999",
+            "18446744073709551615G",
+            "1MM",
+        ] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_pool_holds_at_least_one_block() {
+        let (config, _) = check(&[("HIPFILE_BLOCK_SIZE", "4M"), ("HIPFILE_POOL_SIZE", "1M")]);
+        assert_eq!(config.pool_len, 4 << 20);
+        let (config, warnings) = check(&[("HIPFILE_BLOCK_SIZE", "1000")]);
+        assert_eq!((config.block_len, warnings.len()), (1 << 20, 1));
+    }
+
+    #[test]
+    fn forced_and_forbidden_compatibility_mode_allows_staging() {
+        let (config, warnings) = check(&[
+            ("HIPFILE_FORCE_COMPAT_MODE", "true"),
+            ("HIPFILE_ALLOW_COMPAT_MODE", "false"),
+        ]);
+        assert_eq!((config.fallback, warnings.len()), (Fallback::Allow, 1));
+        let (config, _) = check(&[("HIPFILE_ALLOW_COMPAT_MODE", "false")]);
+        assert_eq!(config.fallback, Fallback::Forbid);
+    }
+
+    #[test]
+    fn unknown_engines_are_named() {
+        let (config, warnings) = check(&[("HIPFILE_ENGINES", "bounce,warp")]);
+        assert!(config.engines.is_none());
+        assert!(warnings[0].contains("warp"));
+    }
+}

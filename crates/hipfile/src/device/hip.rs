@@ -1,0 +1,351 @@
+//! HIP behind the device seam, real or emulated: the same code over another table. HIP's own numbers stop here.
+
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use gpu_sys::hip::{self, HipApi, HipError};
+use gpu_sys::hip_load::{self, LoadError, LoadOptions};
+
+use super::{Absence, Device, DeviceInfo, MemoryKind, Region};
+use crate::buffer::{DevPtr, Place, Span};
+use crate::config::{Config, DeviceChoice, Order};
+use crate::error::{Error, ErrorKind, Result};
+
+#[derive(Debug)]
+struct Hip {
+    api: HipApi,
+    version: i32,
+    emulated: bool,
+    count: u32,
+    order: Order,
+}
+
+/// Finds the runtime: the process's own, else one that can be loaded, else (when told to) the built-in emulation.
+pub(super) fn open(config: &Config) -> Result<Arc<dyn Device>, Absence> {
+    let options = LoadOptions {
+        library: config.hip_library.clone(),
+        rocm_path: config.rocm_path.clone(),
+        // Asked for the emulation, a real runtime that is merely installed must not be drawn into the process.
+        only_if_loaded: config.device == DeviceChoice::Emulated && config.hip_library.is_none(),
+    };
+    let (api, version, emulated) = match hip_load::load(&options) {
+        Ok(loaded) if config.device == DeviceChoice::Emulated && !loaded.emulated => {
+            return Err(Absence::Unfit(Error::message(
+                ErrorKind::PlatformNotSupported,
+                "open HIP",
+                "the emulated GPU was asked for, but the process uses a real HIP runtime",
+            )));
+        }
+        Ok(loaded) => (loaded.api, loaded.version, loaded.emulated),
+        Err(error @ LoadError::NotFound { .. }) => {
+            if config.device != DeviceChoice::Emulated {
+                return Err(Absence::NotThere(error.to_string()));
+            }
+            built_in().ok_or_else(|| Absence::NotThere("the emulated GPU is not built in".to_owned()))?
+        }
+        Err(error) => {
+            return Err(Absence::Unfit(Error::message(
+                ErrorKind::PlatformNotSupported,
+                "open HIP",
+                error.to_string(),
+            )));
+        }
+    };
+    let mut device = Hip {
+        api,
+        version,
+        emulated,
+        count: 0,
+        order: config.order,
+    };
+    let mut count = 0;
+    // SAFETY: `count` is writable; the table's functions have the declared prototypes.
+    let counted = device.call("count GPUs", unsafe {
+        (device.api.hipGetDeviceCount)(&raw mut count)
+    });
+    counted.map_err(Absence::Unfit)?;
+    device.count = u32::try_from(count).unwrap_or(0);
+    if device.count == 0 {
+        let name = HipError::NO_DEVICE.name().unwrap_or_default();
+        let error = Error::device(
+            ErrorKind::HipDriverError,
+            "count GPUs",
+            HipError::NO_DEVICE.0,
+            name,
+        );
+        return Err(Absence::Unfit(error));
+    }
+    Ok(Arc::new(device))
+}
+
+#[cfg(feature = "emulation")]
+fn built_in() -> Option<(HipApi, i32, bool)> {
+    let api = *hip_emu::api();
+    let mut version = 0;
+    // SAFETY: `version` is writable.
+    unsafe { (api.hipRuntimeGetVersion)(&raw mut version) }
+        .ok()
+        .ok()?;
+    Some((api, version, true))
+}
+
+#[cfg(not(feature = "emulation"))]
+fn built_in() -> Option<(HipApi, i32, bool)> {
+    None
+}
+
+/// Keeps a GPU current on this thread and puts the caller's back, also on the way out of an error.
+struct OnGpu<'a> {
+    hip: &'a Hip,
+    before: Option<i32>,
+}
+
+impl Drop for OnGpu<'_> {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            // SAFETY: a plain call; the number came from the runtime.
+            let _ = unsafe { (self.hip.api.hipSetDevice)(before) };
+        }
+    }
+}
+
+impl Hip {
+    fn error(&self, op: &'static str, code: HipError) -> Error {
+        let name: std::borrow::Cow<'static, str> = match code.name() {
+            Some(name) => name.into(),
+            None => self.name_of(code).into(),
+        };
+        Error::device(ErrorKind::HipDriverError, op, code.0, name)
+    }
+
+    fn name_of(&self, code: HipError) -> String {
+        // SAFETY: any number may be asked for.
+        let name = unsafe { (self.api.hipGetErrorName)(code) };
+        if name.is_null() {
+            return "unknown error".to_owned();
+        }
+        // SAFETY: the runtime answers with a static NUL-terminated string.
+        unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+    }
+
+    /// The result of a runtime call. A failure is taken off the thread's error record, where a host program that
+    /// checks its own launches would otherwise find it.
+    fn call(&self, op: &'static str, code: HipError) -> Result<()> {
+        if code == HipError::SUCCESS {
+            return Ok(());
+        }
+        // SAFETY: a plain call.
+        let _ = unsafe { (self.api.hipGetLastError)() };
+        Err(self.error(op, code))
+    }
+
+    fn on(&self, ordinal: u32) -> Result<OnGpu<'_>> {
+        const OP: &str = "select GPU";
+        // With one GPU the current one is always right.
+        if self.count == 1 && ordinal == 0 {
+            return Ok(OnGpu {
+                hip: self,
+                before: None,
+            });
+        }
+        let mut before = 0;
+        // SAFETY: `before` is writable.
+        self.call(OP, unsafe { (self.api.hipGetDevice)(&raw mut before) })?;
+        if before == ordinal as i32 {
+            return Ok(OnGpu {
+                hip: self,
+                before: None,
+            });
+        }
+        // SAFETY: a plain call; a number out of range gives an error.
+        self.call(OP, unsafe { (self.api.hipSetDevice)(ordinal as i32) })?;
+        Ok(OnGpu {
+            hip: self,
+            before: Some(before),
+        })
+    }
+
+    fn await_device(&self) -> Result<()> {
+        if self.order == Order::Device {
+            // SAFETY: a plain call.
+            self.call("wait for the GPU", unsafe { (self.api.hipDeviceSynchronize)() })?;
+        }
+        Ok(())
+    }
+
+    fn ordinal_of(place: &Place) -> u32 {
+        match place {
+            Place::Device { ordinal, .. } => *ordinal,
+            Place::Host => 0,
+        }
+    }
+
+    fn info(&self, ordinal: u32) -> Result<DeviceInfo> {
+        const OP: &str = "describe GPU";
+        let mut name = [0; 256];
+        let mut pci = [0; 64];
+        let mut uuid = hip::Uuid { bytes: [0; 16] };
+        let at = ordinal as i32;
+        // SAFETY: the array is as long as said.
+        self.call(OP, unsafe {
+            (self.api.hipDeviceGetName)(name.as_mut_ptr(), name.len() as i32, at)
+        })?;
+        // SAFETY: the array is as long as said.
+        let pci_known = unsafe { (self.api.hipDeviceGetPCIBusId)(pci.as_mut_ptr(), pci.len() as i32, at) };
+        let pci_known = self.call(OP, pci_known).is_ok();
+        // SAFETY: `uuid` is writable.
+        let uuid_known = unsafe { (self.api.hipDeviceGetUuid)(&raw mut uuid, at) };
+        let _ = self.call(OP, uuid_known);
+        let name = text(&name);
+        let note = name
+            .split_once(" (")
+            .map(|(_, note)| note.trim_end_matches(')').to_owned());
+        Ok(DeviceInfo {
+            ordinal,
+            emulation_note: note.filter(|_| self.emulated),
+            name,
+            runtime: self.name(),
+            runtime_version: version_text(self.version),
+            emulated: self.emulated,
+            uuid: uuid.bytes.map(|b| b as u8),
+            pci: pci_known.then(|| text(&pci)),
+        })
+    }
+}
+
+/// `hipRuntimeGetVersion` counts major * 10^7 + minor * 10^5 + patch.
+fn version_text(version: i32) -> String {
+    format!("{}.{}", version / 10_000_000, version / 100_000 % 100)
+}
+
+fn text(chars: &[std::ffi::c_char]) -> String {
+    let bytes: Vec<u8> = chars.iter().map(|c| *c as u8).take_while(|b| *b != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+impl Device for Hip {
+    fn name(&self) -> &'static str {
+        "hip"
+    }
+
+    fn is_emulated(&self) -> bool {
+        self.emulated
+    }
+
+    fn locate(&self, at: DevPtr) -> Result<Option<Region>> {
+        const OP: &str = "look up pointer";
+        let mut found = hip::PointerAttributes::ZERO;
+        // SAFETY: `found` is writable; the pointer is a number to the runtime.
+        let code =
+            unsafe { (self.api.hipPointerGetAttributes)(&raw mut found, std::ptr::without_provenance(at.0)) };
+        if code == HipError::INVALID_VALUE {
+            let _ = self.call(OP, code);
+            return Err(Error::message(
+                ErrorKind::InvalidValue,
+                OP,
+                format!("the GPU runtime does not know {:#x}", at.0),
+            ));
+        }
+        self.call(OP, code)?;
+        let kind = match found.memory_type {
+            hip::MEMORY_TYPE_UNREGISTERED => return Ok(None),
+            hip::MEMORY_TYPE_DEVICE if found.is_managed == 0 => MemoryKind::Device,
+            hip::MEMORY_TYPE_DEVICE | hip::MEMORY_TYPE_MANAGED => MemoryKind::Managed,
+            hip::MEMORY_TYPE_HOST => MemoryKind::Host,
+            _ => MemoryKind::Other,
+        };
+        Ok(Some(Region {
+            kind,
+            ordinal: u32::try_from(found.device).unwrap_or(0),
+        }))
+    }
+
+    fn allocation(&self, at: DevPtr) -> Result<(usize, usize)> {
+        const OP: &str = "look up allocation";
+        let (mut base, mut len) = (std::ptr::null_mut(), 0);
+        // SAFETY: both are writable; the pointer is a number to the runtime.
+        let code = unsafe {
+            (self.api.hipMemGetAddressRange)(
+                &raw mut base,
+                &raw mut len,
+                std::ptr::without_provenance_mut(at.0),
+            )
+        };
+        if matches!(code, HipError::INVALID_VALUE | HipError::NOT_FOUND) {
+            let _ = self.call(OP, code);
+            return Err(Error::message(
+                ErrorKind::InvalidValue,
+                OP,
+                format!("{:#x} lies in no allocation", at.0),
+            ));
+        }
+        self.call(OP, code)?;
+        Ok((base.addr(), len))
+    }
+
+    fn alloc(&self, ordinal: u32, len: usize) -> Result<DevPtr> {
+        if ordinal >= self.count {
+            let why = format!("there is no GPU {ordinal}; this process has {}", self.count);
+            return Err(Error::message(ErrorKind::DeviceNotFound, "allocate", why));
+        }
+        let _on = self.on(ordinal)?;
+        let mut at = std::ptr::null_mut();
+        // SAFETY: `at` is writable.
+        self.call("allocate", unsafe { (self.api.hipMalloc)(&raw mut at, len) })?;
+        Ok(DevPtr::from(at))
+    }
+
+    fn free(&self, ordinal: u32, at: DevPtr) -> Result<()> {
+        let _on = self.on(ordinal)?;
+        // SAFETY: the caller gives an address of `alloc`, once.
+        self.call("free", unsafe {
+            (self.api.hipFree)(std::ptr::without_provenance_mut(at.0))
+        })
+    }
+
+    fn pin(&self, start: *mut u8, len: usize) -> Result<()> {
+        let flags = hip::HOST_REGISTER_PORTABLE | hip::HOST_REGISTER_MAPPED;
+        // SAFETY: the pool owns the range and keeps it mapped until it is unpinned.
+        self.call("pin staging memory", unsafe {
+            (self.api.hipHostRegister)(start.cast(), len, flags)
+        })
+    }
+
+    fn upload(&self, to: &Span<'_>, from: &[u8]) -> Result<()> {
+        assert_eq!(to.len(), from.len(), "both sides of a copy are equally long");
+        let _on = self.on(Self::ordinal_of(to.place()))?;
+        self.await_device()?;
+        let target = std::ptr::without_provenance_mut(to.start());
+        // SAFETY: the span proves the device range, the slice the host range; the call returns when both are done with.
+        let code = unsafe {
+            (self.api.hipMemcpy)(
+                target,
+                from.as_ptr().cast(),
+                from.len(),
+                hip::MEMCPY_HOST_TO_DEVICE,
+            )
+        };
+        self.call("copy to the GPU", code)
+    }
+
+    fn download(&self, from: &Span<'_>, to: &mut [u8]) -> Result<()> {
+        assert_eq!(from.len(), to.len(), "both sides of a copy are equally long");
+        let _on = self.on(Self::ordinal_of(from.place()))?;
+        self.await_device()?;
+        let source = std::ptr::without_provenance(from.start());
+        // SAFETY: the span proves the device range, the slice the host range; the call returns when both are done with.
+        let code = unsafe {
+            (self.api.hipMemcpy)(
+                to.as_mut_ptr().cast(),
+                source,
+                to.len(),
+                hip::MEMCPY_DEVICE_TO_HOST,
+            )
+        };
+        self.call("copy from the GPU", code)
+    }
+
+    fn list(&self) -> Result<Vec<DeviceInfo>> {
+        (0..self.count).map(|ordinal| self.info(ordinal)).collect()
+    }
+}

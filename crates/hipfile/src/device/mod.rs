@@ -1,0 +1,205 @@
+//! A GPU runtime as the core sees it, and the list of those it knows. A device never sees a file or a registry.
+//!
+//! To add a runtime: its table in `gpu-sys`, a file here, one line in [`DEVICES`], one row in the behaviour suite.
+
+mod hip;
+
+use std::sync::Arc;
+
+use crate::buffer::{DevPtr, Place, Span};
+use crate::config::{Config, DeviceChoice};
+use crate::error::{Error, ErrorKind, Result};
+use crate::notice;
+
+/// What the runtime says a pointer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MemoryKind {
+    /// Memory of one GPU.
+    Device,
+    /// Host memory the runtime knows.
+    Host,
+    /// Memory that moves between host and GPU.
+    Managed,
+    /// Arrays and whatever else has no plain address.
+    Other,
+}
+
+/// An allocation around a pointer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Region {
+    pub(crate) kind: MemoryKind,
+    pub(crate) ordinal: u32,
+}
+
+/// One GPU, as reports show it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DeviceInfo {
+    /// Its number in the runtime.
+    pub ordinal: u32,
+    /// Its name.
+    pub name: String,
+    /// `hip` or `cuda`.
+    pub runtime: &'static str,
+    /// The runtime's version, for instance `7.14`.
+    pub runtime_version: String,
+    /// Whether it is the emulated GPU.
+    pub emulated: bool,
+    /// What makes the emulation unlike a real GPU in this process, for instance a timed link.
+    pub emulation_note: Option<String>,
+    /// Sixteen bytes that name the GPU.
+    pub uuid: [u8; 16],
+    /// PCI address, for instance `0000:03:00.0`.
+    pub pci: Option<String>,
+}
+
+/// A GPU runtime. All ranges it is given are proven; all errors are its own.
+pub(crate) trait Device: Send + Sync + std::fmt::Debug {
+    /// `hip` or `cuda`.
+    fn name(&self) -> &'static str;
+
+    /// Whether this is the emulation.
+    fn is_emulated(&self) -> bool;
+
+    /// What kind of memory a pointer is; `None` when the runtime does not know it.
+    fn locate(&self, at: DevPtr) -> Result<Option<Region>>;
+
+    /// Base and length of the device allocation around a pointer.
+    fn allocation(&self, at: DevPtr) -> Result<(usize, usize)>;
+
+    /// Device memory on one GPU.
+    fn alloc(&self, ordinal: u32, len: usize) -> Result<DevPtr>;
+
+    /// Gives memory of [`Device::alloc`] back.
+    fn free(&self, ordinal: u32, at: DevPtr) -> Result<()>;
+
+    /// Pins staging memory, so that copies from and to it go at the link's speed.
+    fn pin(&self, start: *mut u8, len: usize) -> Result<()>;
+
+    /// Copies host bytes to device memory, ordered as the runtime's blocking copies are; lengths must be equal.
+    fn upload(&self, to: &Span<'_>, from: &[u8]) -> Result<()>;
+
+    /// Copies device memory to host bytes, ordered as the runtime's blocking copies are; lengths must be equal.
+    fn download(&self, from: &Span<'_>, to: &mut [u8]) -> Result<()>;
+
+    /// Its GPUs.
+    fn list(&self) -> Result<Vec<DeviceInfo>>;
+}
+
+/// Why a runtime does not serve: it is not there, or it is there and unfit.
+#[derive(Clone, Debug)]
+pub(crate) enum Absence {
+    /// Its library is not installed.
+    NotThere(String),
+    /// The library is there but cannot serve.
+    Unfit(Error),
+}
+
+type Constructor = fn(&Config) -> Result<Arc<dyn Device>, Absence>;
+
+/// Every runtime, by name, in the order in which a pointer is offered to them.
+pub(crate) const DEVICES: &[(&str, Constructor)] = &[("hip", hip::open)];
+
+/// The runtimes that serve this process.
+#[derive(Debug)]
+pub(crate) struct Devices {
+    serving: Vec<Arc<dyn Device>>,
+    /// What to answer when none serves.
+    why_none: Error,
+}
+
+impl Devices {
+    /// Looks for runtimes. Costly the first time; loads libraries.
+    pub(crate) fn find(config: &Config) -> Devices {
+        const OP: &str = "find a GPU runtime";
+        let mut serving = Vec::new();
+        let mut reasons = Vec::new();
+        let mut unfit = None;
+        for (name, open) in DEVICES {
+            let chosen = match config.device {
+                DeviceChoice::Auto => true,
+                DeviceChoice::Hip | DeviceChoice::Emulated => *name == "hip",
+                DeviceChoice::Cuda => *name == "cuda",
+            };
+            if !chosen {
+                continue;
+            }
+            match open(config) {
+                Ok(device) => {
+                    if device.is_emulated() {
+                        say_emulated(device.as_ref());
+                    }
+                    serving.push(device);
+                }
+                Err(Absence::NotThere(why)) => reasons.push(why),
+                Err(Absence::Unfit(error)) => {
+                    unfit.get_or_insert(error);
+                }
+            }
+        }
+        let why_none = unfit.unwrap_or_else(|| {
+            let why = if reasons.is_empty() {
+                "the runtime asked for is not built into this library".to_owned()
+            } else {
+                reasons.join("; ")
+            };
+            Error::message(ErrorKind::PlatformNotSupported, OP, why)
+        });
+        Devices { serving, why_none }
+    }
+
+    pub(crate) fn serving(&self) -> &[Arc<dyn Device>] {
+        &self.serving
+    }
+
+    /// The runtime to allocate with.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn first(&self) -> Result<&Arc<dyn Device>> {
+        self.serving.first().ok_or_else(|| self.why_none.clone())
+    }
+
+    /// The runtime that knows a pointer, and what it says of it. Of several the first that recognises it.
+    ///
+    /// # Errors
+    /// Why there is no runtime, or the runtime's own error.
+    pub(crate) fn locate(&self, at: DevPtr) -> Result<Option<(&Arc<dyn Device>, Region)>> {
+        self.first()?;
+        let mut failure = None;
+        for device in &self.serving {
+            match device.locate(at) {
+                Ok(Some(region)) => return Ok(Some((device, region))),
+                Ok(None) => {}
+                Err(error) => {
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        failure.map_or(Ok(None), Err)
+    }
+
+    /// Where memory of this GPU lies.
+    pub(crate) fn place_of(device: &Arc<dyn Device>, ordinal: u32) -> Place {
+        Place::Device {
+            device: Arc::clone(device),
+            ordinal,
+        }
+    }
+}
+
+/// One line per process: nobody may take an emulated GPU for a real one unawares.
+fn say_emulated(device: &dyn Device) {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let note = device
+            .list()
+            .ok()
+            .and_then(|list| list.into_iter().find_map(|d| d.emulation_note))
+            .map(|note| format!(" ({note})"))
+            .unwrap_or_default();
+        notice::line(format_args!(
+            "using the emulated GPU: no real GPU memory is involved{note}"
+        ));
+    });
+}

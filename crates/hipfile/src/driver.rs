@@ -1,0 +1,455 @@
+//! The Driver: what is registered, and the verbs on it. It checks nothing that `transfer` checks and moves no byte.
+
+use std::collections::HashMap;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::block::BlockPool;
+use crate::buffer::{BufferRecord, DevPtr, Place};
+use crate::config::{Config, WriteSync};
+use crate::device::{DeviceInfo, Devices, MemoryKind};
+use crate::engine::{self, Parts};
+use crate::error::{Error, ErrorKind, Result};
+use crate::file::FileRecord;
+use crate::rangemap::{RangeMap, Ranged, Removal, View};
+use crate::registry::Registry;
+use crate::route::Router;
+use crate::stats::{Counters, Stats};
+use crate::sys;
+use crate::transfer::{self, Op, Transfer};
+
+/// A registered file's number. Any number may be asked about; one that was never given out, or whose file is
+/// deregistered, is simply not registered. Numbers are never given out twice in a process.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FileId(u64);
+
+impl FileId {
+    /// The id with this number.
+    pub fn from_raw(raw: u64) -> FileId {
+        FileId(raw)
+    }
+
+    /// The number; never 0.
+    pub fn as_raw(self) -> u64 {
+        self.0
+    }
+}
+
+/// Files, buffers and a GPU runtime, and the transfers between them. Cheap to clone; all clones are one driver.
+/// Every method may be called from any thread at any time.
+#[derive(Clone, Debug)]
+pub struct Driver {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    config: Config,
+    files: Registry<FileRecord>,
+    /// Which registration a descriptor number belongs to.
+    by_fd: Mutex<HashMap<RawFd, u64>>,
+    buffers: RangeMap<BufferRecord>,
+    devices: OnceLock<Devices>,
+    blocks: Arc<BlockPool>,
+    router: Router,
+    counters: Counters,
+    /// [`sys::forks`] at open; another number means that this is a child that inherited the driver.
+    forks: u32,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Driver {
+    /// Opens a driver. Loads no GPU runtime and takes no staging memory; the first use of GPU memory does.
+    ///
+    /// # Errors
+    /// None today; later settings may be refused.
+    pub fn open(config: Config) -> Result<Driver> {
+        let blocks = BlockPool::new(config.block_len, config.pool_len.max(config.block_len));
+        let parts = Parts {
+            blocks: Arc::clone(&blocks),
+            config,
+        };
+        let router = Router::new(&parts.config, &parts);
+        Ok(Driver {
+            inner: Arc::new(Inner {
+                config: parts.config,
+                files: Registry::new(),
+                by_fd: Mutex::new(HashMap::new()),
+                buffers: RangeMap::new(),
+                devices: OnceLock::new(),
+                blocks,
+                router,
+                counters: Counters::new(),
+                forks: sys::forks(),
+            }),
+        })
+    }
+
+    /// Deregisters everything. Transfers under way finish; the driver stays usable for new registrations.
+    pub fn close(&self) {
+        if self.in_forked_child() {
+            return;
+        }
+        self.inner
+            .by_fd
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+        self.inner
+            .files
+            .drain()
+            .iter()
+            .for_each(|f| f.usage.retire_anyway());
+        self.inner
+            .buffers
+            .drain()
+            .iter()
+            .for_each(|b| b.usage.retire_anyway());
+    }
+
+    /// The settings it was opened with.
+    pub fn config(&self) -> &Config {
+        &self.inner.config
+    }
+
+    /// What it has moved so far.
+    pub fn stats(&self) -> Stats {
+        self.inner.counters.sum(&engine::NAMES)
+    }
+
+    /// The GPUs. Loads the runtime.
+    ///
+    /// # Errors
+    /// Why no runtime serves, or the runtime's own error.
+    pub fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        self.inner.devices().first()?;
+        let mut all = Vec::new();
+        for device in self.inner.devices().serving() {
+            all.extend(device.list()?);
+        }
+        Ok(all)
+    }
+
+    /// Whether this process is a fork of the one that opened the driver; nothing of it may be used here.
+    pub fn in_forked_child(&self) -> bool {
+        sys::forks() != self.inner.forks
+    }
+
+    fn check_process(&self, op: &'static str, kind: ErrorKind) -> Result<()> {
+        if self.in_forked_child() {
+            let why = "the driver was opened before fork; open one in the child";
+            return Err(Error::message(kind, op, why));
+        }
+        Ok(())
+    }
+
+    /// Registers an open descriptor of a regular file or device for I/O. The descriptor is not changed and stays the
+    /// caller's. It must stay open until the file is deregistered.
+    ///
+    /// # Errors
+    /// `Io` with errno for a bad descriptor, `InvalidFileType` for a pipe, socket or directory,
+    /// `HandleAlreadyRegistered` when this number is registered already and still names the same file.
+    pub fn register_file(&self, fd: RawFd) -> Result<FileId> {
+        const OP: &str = "register file";
+        self.check_process(OP, ErrorKind::DriverClosing)?;
+        let record = FileRecord::inspect(fd)?;
+        let mut by_fd = self.inner.by_fd.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(old) = by_fd.get(&fd).copied() {
+            if self
+                .inner
+                .files
+                .get(old)
+                .is_some_and(|known| known.is_same_file(&record))
+            {
+                let why = format!("descriptor {fd} is registered");
+                return Err(Error::message(ErrorKind::HandleAlreadyRegistered, OP, why));
+            }
+            // The number was closed and names another file now: the old handle must not reach it.
+            if let Some(stale) = self.inner.files.remove(old) {
+                stale.usage.retire_anyway();
+            }
+        }
+        match self.inner.files.insert(Arc::new(record)) {
+            Some(id) => {
+                by_fd.insert(fd, id);
+                Ok(FileId(id))
+            }
+            None => Err(Error::message(
+                ErrorKind::InternalError,
+                OP,
+                "too many files are registered",
+            )),
+        }
+    }
+
+    /// Ends a registration. The caller's descriptor stays open.
+    ///
+    /// # Errors
+    /// `HandleNotRegistered`, or `InternalError` while a transfer uses the file (nothing changes then).
+    pub fn deregister_file(&self, id: FileId) -> Result<()> {
+        const OP: &str = "deregister file";
+        self.check_process(OP, ErrorKind::HandleNotRegistered)?;
+        let mut by_fd = self.inner.by_fd.lock().unwrap_or_else(PoisonError::into_inner);
+        let unknown = || Error::new(ErrorKind::HandleNotRegistered, OP);
+        let fd = {
+            let found = self.inner.files.get(id.0).ok_or_else(unknown)?;
+            if !found.usage.retire() {
+                return Err(Error::message(
+                    ErrorKind::InternalError,
+                    OP,
+                    "a transfer is using the file",
+                ));
+            }
+            found.fd()
+        };
+        let removed = self.inner.files.remove(id.0).ok_or_else(unknown)?;
+        if by_fd.get(&fd) == Some(&id.0) {
+            by_fd.remove(&fd);
+        }
+        drop(by_fd);
+        // Private descriptors are closed here, outside the lock.
+        drop(removed);
+        Ok(())
+    }
+
+    /// Registers `len` bytes of GPU memory. `flags` is accepted and has no meaning yet.
+    ///
+    /// # Errors
+    /// In this order: `MemoryAlreadyRegistered` (exactly this address), `InvalidValue` (null or unknown to the
+    /// runtime), `PlatformNotSupported` or `HipDriverError` without a usable runtime, `HipMemoryTypeInvalid`,
+    /// `HipPointerRangeError` when the range leaves its allocation.
+    ///
+    /// # Safety
+    /// The memory must stay valid until it is deregistered, and must not be accessed in a conflicting way during a
+    /// transfer.
+    pub unsafe fn register_buffer(&self, ptr: DevPtr, len: usize, flags: i32) -> Result<()> {
+        const OP: &str = "register buffer";
+        let _ = flags;
+        self.check_process(OP, ErrorKind::DriverClosing)?;
+        let taken = || Error::message(ErrorKind::MemoryAlreadyRegistered, OP, format!("{:#x}", ptr.0));
+        if self.inner.buffers.view().exact(ptr.0).is_some() {
+            return Err(taken());
+        }
+        let (place, bound) = self.inner.locate(ptr, OP)?;
+        let inside = bound.is_none_or(|end| ptr.0.checked_add(len).is_some_and(|e| e <= end));
+        if !inside || ptr.0.checked_add(len).is_none() {
+            let why = format!("{len} bytes at {:#x} leave their allocation", ptr.0);
+            return Err(Error::message(ErrorKind::HipPointerRangeError, OP, why));
+        }
+        self.inner.blocks.warm();
+        // SAFETY: the caller promises that the memory stays valid; its place was just asked for.
+        let record = unsafe { BufferRecord::new(ptr.0, len, place) };
+        self.inner.buffers.insert(Arc::new(record)).map_err(|_| taken())
+    }
+
+    /// Ends the registration of exactly this address.
+    ///
+    /// # Errors
+    /// `MemoryNotRegistered`, or `InternalError` while a transfer uses the memory (nothing changes then).
+    pub fn deregister_buffer(&self, ptr: DevPtr) -> Result<()> {
+        const OP: &str = "deregister buffer";
+        self.check_process(OP, ErrorKind::DriverClosing)?;
+        match self.inner.buffers.remove(ptr.0, |record| record.usage.retire()) {
+            Removal::Done => Ok(()),
+            Removal::Refused => Err(Error::message(
+                ErrorKind::InternalError,
+                OP,
+                "a transfer is using the memory",
+            )),
+            Removal::Unknown => Err(Error::message(
+                ErrorKind::MemoryNotRegistered,
+                OP,
+                format!("{:#x}", ptr.0),
+            )),
+        }
+    }
+
+    /// Reads from a file into memory: `len` bytes at `file_offset`, to `buffer + buffer_offset`. The memory need not be
+    /// registered. At most [`MAX_TRANSFER`](crate::MAX_TRANSFER) bytes move.
+    ///
+    /// Returns the bytes read; fewer than asked for only at end of file, at that limit, or when an error came after
+    /// them (the next call shows it).
+    ///
+    /// # Errors
+    /// In this order: `HandleNotRegistered`; for the memory as [`Driver::register_buffer`]; `Io`/EINVAL for negative
+    /// offsets; `InvalidValue` for a range outside the memory; then what the file and the GPU answer.
+    ///
+    /// # Safety
+    /// The memory must be valid, and not accessed in a conflicting way, until the call returns.
+    pub unsafe fn read(
+        &self,
+        file: FileId,
+        buffer: DevPtr,
+        len: usize,
+        file_offset: i64,
+        buffer_offset: i64,
+    ) -> Result<usize> {
+        self.transfer(Op::Read, file, buffer, len, file_offset, buffer_offset)
+    }
+
+    /// Writes memory to a file; the mirror image of [`Driver::read`].
+    ///
+    /// Written data is visible to every reader at once; it is durable when the caller syncs the descriptor, or
+    /// before the call returns with [`WriteSync::Data`].
+    ///
+    /// # Errors
+    /// As [`Driver::read`].
+    ///
+    /// # Safety
+    /// As [`Driver::read`].
+    pub unsafe fn write(
+        &self,
+        file: FileId,
+        buffer: DevPtr,
+        len: usize,
+        file_offset: i64,
+        buffer_offset: i64,
+    ) -> Result<usize> {
+        self.transfer(Op::Write, file, buffer, len, file_offset, buffer_offset)
+    }
+
+    fn transfer(
+        &self,
+        op: Op,
+        file: FileId,
+        ptr: DevPtr,
+        len: usize,
+        file_offset: i64,
+        buffer_offset: i64,
+    ) -> Result<usize> {
+        let inner = &*self.inner;
+        let unknown = || Error::new(ErrorKind::HandleNotRegistered, op.name());
+        if self.in_forked_child() {
+            return Err(Error::os_because(
+                op.name(),
+                libc::EINVAL,
+                "the driver was opened before fork",
+            ));
+        }
+        let file = inner.files.get(file.0).ok_or_else(unknown)?;
+        let _file_in_use = file.usage.enter().ok_or_else(unknown)?;
+        let view = inner.buffers.view();
+        let registered = inner
+            .registered(&view, ptr, len, buffer_offset)
+            .and_then(|record| Some((record, record.usage.enter()?)));
+        let temporary;
+        let (record, _buffer_in_use) = match registered {
+            Some((record, in_use)) => (record, Some(in_use)),
+            None => {
+                temporary = inner.unregistered(ptr, op)?;
+                (&temporary, None)
+            }
+        };
+        let transfer = transfer::check(op, &file, record, ptr.0, len, file_offset, buffer_offset)?;
+        if transfer.len() == 0 {
+            return Ok(0);
+        }
+        let moved = inner.router.run(&transfer, &[&inner.counters, &file.counters])?;
+        if op == Op::Write && inner.config.write_sync == WriteSync::Data {
+            sync(&transfer)?;
+        }
+        Ok(moved)
+    }
+
+    pub(crate) fn file_record(&self, id: FileId) -> Option<Arc<FileRecord>> {
+        self.inner.files.get(id.0).map(|found| found.to_arc())
+    }
+}
+
+/// Makes a write durable. Its failure fails the call: the data may not be safe.
+fn sync(transfer: &Transfer<'_>) -> Result<()> {
+    const OP: &str = "write";
+    let plain = transfer.file.plain(OP)?;
+    rustix::io::retry_on_intr(|| rustix::fs::fdatasync(plain.fd)).map_err(|e| Error::errno(OP, e))
+}
+
+impl Inner {
+    /// The place of a registration of exactly this address.
+    pub(crate) fn place_of(&self, ptr: DevPtr) -> Option<Place> {
+        self.buffers
+            .view()
+            .exact(ptr.0)
+            .map(|record| record.place().clone())
+    }
+
+    /// The runtimes; looked for at first use.
+    pub(crate) fn devices(&self) -> &Devices {
+        self.devices.get_or_init(|| {
+            let devices = Devices::find(&self.config);
+            for device in devices.serving() {
+                let device = Arc::clone(device);
+                // Unpinned memory works too, only slower: a refusal is not passed on.
+                self.blocks
+                    .pin_with(Box::new(move |start, len| drop(device.pin(start, len))));
+            }
+            devices
+        })
+    }
+
+    /// The registration that serves a range: that of exactly this address, else one that holds it wholly.
+    fn registered<'v>(
+        &self,
+        view: &'v View<BufferRecord>,
+        ptr: DevPtr,
+        len: usize,
+        buffer_offset: i64,
+    ) -> Option<&'v BufferRecord> {
+        if let Some(exact) = view.exact(ptr.0) {
+            return Some(exact);
+        }
+        let start = ptr.0.checked_add(usize::try_from(buffer_offset).ok()?)?;
+        let record = view.holding(start, len.min(transfer::MAX_TRANSFER))?;
+        // The address itself must lie inside as well, or offsets would be counted from outside the memory.
+        (record.base() <= ptr.0 && ptr.0 < record.end()).then_some(record)
+    }
+
+    /// A record for one call, with the bounds of the allocation around the address.
+    fn unregistered(&self, ptr: DevPtr, op: Op) -> Result<BufferRecord> {
+        let (place, bound) = self.locate(ptr, op.name())?;
+        // Plain host memory has no bound we could know: the kernel answers EFAULT where there is none.
+        let len = bound.unwrap_or(usize::MAX) - ptr.0;
+        // SAFETY: the caller of the transfer promises that the memory is valid during the call.
+        Ok(unsafe { BufferRecord::new(ptr.0, len, place) })
+    }
+
+    /// Whose memory an address is, and where its allocation ends.
+    fn locate(&self, ptr: DevPtr, op: &'static str) -> Result<(Place, Option<usize>)> {
+        if ptr.0 == 0 {
+            return Err(Error::message(ErrorKind::InvalidValue, op, "the address is null"));
+        }
+        let host_allowed = self.config.allow_system_memory;
+        let devices = self.devices();
+        if devices.serving().is_empty() && host_allowed {
+            return Ok((Place::Host, None));
+        }
+        let wrong = |what: &str| {
+            let why = format!("{:#x} is {what}, not device memory", ptr.0);
+            Error::message(ErrorKind::HipMemoryTypeInvalid, op, why)
+        };
+        match devices.locate(ptr)? {
+            Some((device, region)) => match region.kind {
+                MemoryKind::Device => {
+                    let (base, len) = device.allocation(ptr)?;
+                    let end = base.saturating_add(len);
+                    if ptr.0 < base || ptr.0 >= end.max(base + 1) {
+                        let why = format!("{:#x} lies outside its allocation", ptr.0);
+                        return Err(Error::message(ErrorKind::HipPointerRangeError, op, why));
+                    }
+                    Ok((Devices::place_of(device, region.ordinal), Some(end)))
+                }
+                MemoryKind::Host | MemoryKind::Managed if host_allowed => Ok((Place::Host, None)),
+                MemoryKind::Host => Err(wrong("pinned host memory")),
+                MemoryKind::Managed => Err(wrong("managed memory")),
+                MemoryKind::Other => Err(wrong("memory without a plain address")),
+            },
+            None if host_allowed => Ok((Place::Host, None)),
+            None => Err(wrong("host memory")),
+        }
+    }
+}

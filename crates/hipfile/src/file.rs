@@ -1,0 +1,380 @@
+//! A registered file: the caller's descriptor, the private ones, and the facts learnt about it by descriptor. It moves
+//! no bytes and chooses no engine.
+
+use std::collections::HashMap;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use rustix::fs::OFlags;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::mount::{self, Mount};
+use crate::stats::Counters;
+use crate::sys::{self, Statx};
+use crate::usage::Usage;
+
+/// What kind of thing the descriptor refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FileType {
+    /// A regular file.
+    Regular,
+    /// A block device.
+    Block,
+    /// A character device.
+    Character,
+}
+
+/// Alignments of direct I/O on one file, in bytes; powers of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectAlign {
+    /// Of memory addresses.
+    pub mem: u32,
+    /// Of file offsets and lengths of writes.
+    pub offset: u32,
+    /// Of file offsets and lengths of reads.
+    pub read_offset: u32,
+}
+
+/// A registered file.
+#[derive(Debug)]
+pub(crate) struct FileRecord {
+    fd: RawFd,
+    flags: OFlags,
+    file_type: FileType,
+    identity: Identity,
+    facts: Statx,
+    buffered: OnceLock<Descriptor>,
+    direct: OnceLock<Option<OwnedFd>>,
+    mount: OnceLock<Option<Mount>>,
+    /// Held by each write to an O_APPEND file, so that each is one piece.
+    append: Mutex<()>,
+    pub(crate) usage: Usage,
+    pub(crate) counters: Counters,
+}
+
+/// Device and inode: what "the same file" means.
+pub(crate) type Identity = ((u32, u32), u64);
+
+/// How the caller's file is reached for buffered I/O.
+#[derive(Debug)]
+enum Descriptor {
+    /// Our own description, or a duplicate of the caller's where reopening was refused.
+    Private(OwnedFd),
+    /// No descriptor to spare: the caller's own, checked before each use.
+    Callers,
+    /// Only an O_DIRECT description exists: transfers must be aligned.
+    DirectOnly(OwnedFd),
+}
+
+/// A descriptor an engine may do plain I/O on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlainFd<'a> {
+    pub(crate) fd: BorrowedFd<'a>,
+    /// Whether it is O_DIRECT, so that only aligned transfers work.
+    pub(crate) direct_only: bool,
+}
+
+impl FileRecord {
+    /// Learns what there is to know about the descriptor. Opens nothing and changes nothing.
+    pub(crate) fn inspect(fd: RawFd) -> Result<FileRecord> {
+        const OP: &str = "register file";
+        let facts = sys::statx(fd).map_err(|e| Error::os(OP, e))?;
+        // SAFETY: statx just accepted the number; fcntl only asks, and a number closed meanwhile gives EBADF.
+        let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+        let flags = rustix::fs::fcntl_getfl(borrowed).map_err(|e| Error::errno(OP, e))?;
+        if flags.contains(OFlags::PATH) {
+            return Err(Error::os(OP, libc::EBADF));
+        }
+        let file_type = match u32::from(facts.mode) & libc::S_IFMT {
+            libc::S_IFREG => FileType::Regular,
+            libc::S_IFBLK => FileType::Block,
+            libc::S_IFCHR => FileType::Character,
+            other => {
+                let what = match other {
+                    libc::S_IFDIR => "a directory",
+                    libc::S_IFIFO => "a pipe",
+                    libc::S_IFSOCK => "a socket",
+                    _ => "an unknown kind of object",
+                };
+                return Err(Error::message(
+                    ErrorKind::InvalidFileType,
+                    OP,
+                    format!("descriptor {fd} is {what}"),
+                ));
+            }
+        };
+        Ok(FileRecord {
+            fd,
+            flags,
+            file_type,
+            identity: identity(&facts),
+            facts,
+            buffered: OnceLock::new(),
+            direct: OnceLock::new(),
+            mount: OnceLock::new(),
+            append: Mutex::new(()),
+            usage: Usage::default(),
+            counters: Counters::new(),
+        })
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.fd
+    }
+
+    pub(crate) fn file_type(&self) -> FileType {
+        self.file_type
+    }
+
+    /// Whether the caller's descriptor number still names this file.
+    pub(crate) fn is_current(&self) -> bool {
+        sys::statx(self.fd).is_ok_and(|now| identity(&now) == self.identity)
+    }
+
+    /// Whether two registrations of one number are of the same open file. The access mode of an open file never
+    /// changes, so another one means that the number was closed and opened again.
+    pub(crate) fn is_same_file(&self, other: &FileRecord) -> bool {
+        self.identity == other.identity && (self.flags ^ other.flags) & OFlags::ACCMODE == OFlags::empty()
+    }
+
+    pub(crate) fn appends(&self) -> bool {
+        self.flags.contains(OFlags::APPEND)
+    }
+
+    /// One write at a time to an appended file.
+    pub(crate) fn append_turn(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.append.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Alignments of direct I/O; `None` when the file has no direct I/O.
+    pub(crate) fn direct_align(&self) -> Option<DirectAlign> {
+        // Kernels before 6.1 do not say: the page is what every block device accepts.
+        let (mem, offset) = self.facts.dio_align.unwrap_or((4096, 4096));
+        let sane = |a: u32| a.is_power_of_two() && a <= 1 << 24;
+        if !sane(mem) || !sane(offset) {
+            return None;
+        }
+        let read_offset = self.facts.dio_read_align.filter(|a| sane(*a)).unwrap_or(offset);
+        Some(DirectAlign {
+            mem,
+            offset,
+            read_offset,
+        })
+    }
+
+    /// The descriptor for plain reads and writes, opened at first use.
+    ///
+    /// # Errors
+    /// `HandleNotRegistered` when the caller's number names another file by now.
+    pub(crate) fn plain(&self, op: &'static str) -> Result<PlainFd<'_>> {
+        if self.buffered.get().is_none() {
+            let opened = self.open_buffered(op)?;
+            // Another thread may have been first; ours is then closed again, with care for locks.
+            if let Err(Descriptor::Private(fd) | Descriptor::DirectOnly(fd)) = self.buffered.set(opened) {
+                park::close(fd, self.park_key(false));
+            }
+        }
+        match self.buffered.get() {
+            Some(Descriptor::Private(fd)) => Ok(PlainFd {
+                fd: borrow(fd),
+                direct_only: false,
+            }),
+            Some(Descriptor::DirectOnly(fd)) => Ok(PlainFd {
+                fd: borrow(fd),
+                direct_only: true,
+            }),
+            Some(Descriptor::Callers) | None => {
+                if !self.is_current() {
+                    return Err(self.stale(op));
+                }
+                // SAFETY: the number names our file now. The caller must keep its descriptor open during a call, as
+                // for pread; a number closed meanwhile gives EBADF, never undefined behaviour.
+                let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
+                Ok(PlainFd {
+                    fd,
+                    direct_only: self.flags.contains(OFlags::DIRECT),
+                })
+            }
+        }
+    }
+
+    #[expect(dead_code, reason = "the direct engine uses it")]
+    /// The private O_DIRECT descriptor, opened at first use; `None` when the file system refuses one.
+    pub(crate) fn direct(&self) -> Option<BorrowedFd<'_>> {
+        if self.direct_align().is_none() || self.file_type == FileType::Character {
+            return None;
+        }
+        self.direct
+            .get_or_init(|| self.open_direct())
+            .as_ref()
+            .map(borrow)
+    }
+
+    fn open_buffered(&self, op: &'static str) -> Result<Descriptor> {
+        if let Some(fd) = park::take(&self.park_key(false)) {
+            return Ok(Descriptor::Private(fd));
+        }
+        let wants_direct = self.flags.contains(OFlags::DIRECT);
+        // Opening a character device again can mean another device (terminals, streams); those are duplicated.
+        if self.file_type != FileType::Character {
+            match self.reopen(self.flags & !OFlags::DIRECT) {
+                Ok(fd) => return Ok(Descriptor::Private(fd)),
+                Err(Refusal::Stale) => return Err(self.stale(op)),
+                Err(Refusal::System) => {}
+            }
+        }
+        // SAFETY: fcntl only duplicates; a number closed meanwhile gives EBADF.
+        let callers = unsafe { BorrowedFd::borrow_raw(self.fd) };
+        match rustix::io::fcntl_dupfd_cloexec(callers, 3) {
+            Ok(fd) if !self.names_this_file(&fd) => {
+                // It may be the only descriptor of some other file on which the process holds locks.
+                park::close(fd, (((0, 0), 0), OFlags::empty(), false));
+                Err(self.stale(op))
+            }
+            Ok(fd) if wants_direct => Ok(Descriptor::DirectOnly(fd)),
+            Ok(fd) => Ok(Descriptor::Private(fd)),
+            Err(_) if self.is_current() => Ok(Descriptor::Callers),
+            Err(_) => Err(self.stale(op)),
+        }
+    }
+
+    fn open_direct(&self) -> Option<OwnedFd> {
+        if let Some(fd) = park::take(&self.park_key(true)) {
+            return Some(fd);
+        }
+        self.reopen(self.flags | OFlags::DIRECT).ok()
+    }
+
+    /// Opens the caller's file anew through /proc, which gives a description of our own.
+    fn reopen(&self, flags: OFlags) -> std::result::Result<OwnedFd, Refusal> {
+        // Flags that would act at open time (create, truncate) are not reported by F_GETFL; these must not be taken over.
+        let keep = OFlags::ACCMODE
+            | OFlags::APPEND
+            | OFlags::DIRECT
+            | OFlags::NOATIME
+            | OFlags::DSYNC
+            | OFlags::SYNC;
+        let flags = (flags & keep) | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let path = format!("/proc/self/fd/{}", self.fd);
+        let fd = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(|_| Refusal::System)?;
+        if !self.names_this_file(&fd) {
+            park::close(fd, (((0, 0), 0), OFlags::empty(), false));
+            return Err(Refusal::Stale);
+        }
+        Ok(fd)
+    }
+
+    fn names_this_file(&self, fd: &OwnedFd) -> bool {
+        sys::statx(fd.as_raw_fd()).is_ok_and(|facts| identity(&facts) == self.identity)
+    }
+
+    fn stale(&self, op: &'static str) -> Error {
+        Error::message(
+            ErrorKind::HandleNotRegistered,
+            op,
+            format!(
+                "descriptor {} was closed or names another file than the one registered",
+                self.fd
+            ),
+        )
+    }
+
+    fn park_key(&self, direct: bool) -> park::Key {
+        (
+            self.identity,
+            self.flags & (OFlags::ACCMODE | OFlags::APPEND | OFlags::DSYNC | OFlags::SYNC),
+            direct,
+        )
+    }
+
+    /// Where the file is, for people to read; may be gone or elsewhere.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        let number = match (self.buffered.get(), self.direct.get()) {
+            (Some(Descriptor::Private(fd) | Descriptor::DirectOnly(fd)), _) | (_, Some(Some(fd))) => {
+                fd.as_raw_fd()
+            }
+            _ if self.is_current() => self.fd,
+            _ => return None,
+        };
+        std::fs::read_link(format!("/proc/self/fd/{number}")).ok()
+    }
+
+    /// The mount the file lies on, looked up at first use; `None` where the mount table does not show it.
+    pub(crate) fn mount(&self) -> Option<&Mount> {
+        self.mount
+            .get_or_init(|| {
+                let table = mount::parse(&std::fs::read("/proc/self/mountinfo").ok()?);
+                match self.facts.mount_id {
+                    Some(id) => table.into_iter().find(|m| m.id == id),
+                    // Without a mount id the device number decides; the last mount of it is on top.
+                    None => table.into_iter().rev().find(|m| m.dev == self.facts.dev),
+                }
+            })
+            .as_ref()
+    }
+
+    /// How many descriptors of its own the record holds: 0 to 2.
+    pub(crate) fn private_descriptors(&self) -> usize {
+        let buffered = matches!(
+            self.buffered.get(),
+            Some(Descriptor::Private(_) | Descriptor::DirectOnly(_))
+        );
+        usize::from(buffered) + usize::from(matches!(self.direct.get(), Some(Some(_))))
+    }
+}
+
+impl Drop for FileRecord {
+    fn drop(&mut self) {
+        match self.buffered.take() {
+            Some(Descriptor::Private(fd)) => park::close(fd, self.park_key(false)),
+            Some(Descriptor::DirectOnly(fd)) => park::close(fd, self.park_key(true)),
+            Some(Descriptor::Callers) | None => {}
+        }
+        if let Some(Some(fd)) = self.direct.take() {
+            park::close(fd, self.park_key(true));
+        }
+    }
+}
+
+enum Refusal {
+    /// The number names another file by now.
+    Stale,
+    /// The system refused: no /proc, no permission, no descriptors left.
+    System,
+}
+
+fn identity(facts: &Statx) -> Identity {
+    (facts.dev, facts.ino)
+}
+
+fn borrow(fd: &OwnedFd) -> BorrowedFd<'_> {
+    std::os::fd::AsFd::as_fd(fd)
+}
+
+/// Descriptors that must not be closed: closing any descriptor of a file drops the process's POSIX locks on it. They
+/// wait here for the next registration of the same file, and until the process ends otherwise.
+mod park {
+    use super::{AsRawFd, HashMap, Identity, Mutex, OFlags, OwnedFd, PoisonError, sys};
+
+    pub(super) type Key = (Identity, OFlags, bool);
+
+    static PARKED: Mutex<Option<HashMap<Key, Vec<OwnedFd>>>> = Mutex::new(None);
+
+    pub(super) fn close(fd: OwnedFd, key: Key) {
+        if sys::has_posix_lock(fd.as_raw_fd()) {
+            let mut parked = PARKED.lock().unwrap_or_else(PoisonError::into_inner);
+            parked.get_or_insert_default().entry(key).or_default().push(fd);
+        }
+    }
+
+    pub(super) fn take(key: &Key) -> Option<OwnedFd> {
+        PARKED
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_mut()?
+            .get_mut(key)?
+            .pop()
+    }
+}

@@ -1,0 +1,149 @@
+//! Counters of what moved, by engine and direction. Counting only; rates, histograms and reports are made elsewhere.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+
+use crate::transfer::Op;
+use crate::usage::thread_stripe;
+
+/// Most engines there can be; a test holds the list of engines below it.
+pub(crate) const MAX_ENGINES: usize = 8;
+const STRIPES: usize = 16;
+
+#[derive(Debug, Default)]
+struct Cell {
+    operations: AtomicU64,
+    bytes: AtomicU64,
+    errors: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    cells: [[Cell; MAX_ENGINES]; 2],
+}
+
+/// Counters striped over threads, so that counting never shares a cache line for long.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    shards: [OnceLock<Box<CachePadded<Shard>>>; STRIPES],
+}
+
+/// What one engine did in one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EngineStats {
+    /// The engine's name.
+    pub engine: &'static str,
+    /// Transfers it carried, wholly or in part.
+    pub operations: u64,
+    /// Bytes it moved.
+    pub bytes: u64,
+    /// Attempts that failed.
+    pub errors: u64,
+}
+
+/// What has been done so far, by direction and engine; engines that did nothing are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// From files to memory.
+    pub read: Vec<EngineStats>,
+    /// From memory to files.
+    pub write: Vec<EngineStats>,
+}
+
+impl Counters {
+    pub(crate) fn new() -> Counters {
+        Counters {
+            shards: [const { OnceLock::new() }; STRIPES],
+        }
+    }
+
+    fn cell(&self, op: Op, engine: usize) -> &Cell {
+        let shard = self.shards[thread_stripe() % STRIPES].get_or_init(Box::default);
+        &shard.cells[op as usize][engine % MAX_ENGINES]
+    }
+
+    /// One transfer, or part of one, that moved `bytes`.
+    pub(crate) fn moved(&self, op: Op, engine: usize, bytes: usize) {
+        let cell = self.cell(op, engine);
+        cell.operations.fetch_add(1, Ordering::Relaxed);
+        cell.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// One attempt that failed.
+    pub(crate) fn failed(&self, op: Op, engine: usize) {
+        self.cell(op, engine).errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The sums, for engines named in order of their index.
+    pub(crate) fn sum(&self, engines: &[&'static str]) -> Stats {
+        let side = |op: Op| {
+            engines
+                .iter()
+                .enumerate()
+                .map(|(index, engine)| {
+                    let mut total = EngineStats {
+                        engine,
+                        operations: 0,
+                        bytes: 0,
+                        errors: 0,
+                    };
+                    for shard in self.shards.iter().filter_map(OnceLock::get) {
+                        let cell = &shard.cells[op as usize][index];
+                        total.operations += cell.operations.load(Ordering::Relaxed);
+                        total.bytes += cell.bytes.load(Ordering::Relaxed);
+                        total.errors += cell.errors.load(Ordering::Relaxed);
+                    }
+                    total
+                })
+                .filter(|total| (total.operations, total.errors) != (0, 0))
+                .collect()
+        };
+        Stats {
+            read: side(Op::Read),
+            write: side(Op::Write),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_exact_over_threads() {
+        let counters = Counters::new();
+        std::thread::scope(|scope| {
+            for thread in 0..40 {
+                let counters = &counters;
+                scope.spawn(move || {
+                    for _ in 0..100 {
+                        counters.moved(Op::Read, thread % 2, 3);
+                    }
+                    counters.failed(Op::Write, 1);
+                });
+            }
+        });
+        let stats = counters.sum(&["a", "b"]);
+        assert_eq!(
+            stats
+                .read
+                .iter()
+                .map(|e| (e.operations, e.bytes))
+                .collect::<Vec<_>>(),
+            [(2000, 6000); 2]
+        );
+        assert_eq!(
+            stats.write,
+            [EngineStats {
+                engine: "b",
+                operations: 0,
+                bytes: 0,
+                errors: 40
+            }]
+        );
+    }
+}

@@ -1,0 +1,212 @@
+//! System calls that no crate wraps as needed, and the process's count of forks. No policy.
+
+use std::os::fd::RawFd;
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// How many times this process is a fork of one that called this function; a change means "we are the child".
+pub(crate) fn forks() -> u32 {
+    static WATCH: Once = Once::new();
+    WATCH.call_once(|| {
+        extern "C" fn child() {
+            FORKS.fetch_add(1, Ordering::Relaxed);
+        }
+        // SAFETY: the handler only adds to an atomic, which is allowed in the child of a threaded process. The library
+        // is never unloaded (it is linked with -z nodelete), so the handler's address stays good.
+        unsafe { libc::pthread_atfork(None, None, Some(child)) };
+    });
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// What statx says of an open file; fields the kernel did not fill are `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Statx {
+    pub(crate) mode: u16,
+    pub(crate) dev: (u32, u32),
+    pub(crate) rdev: (u32, u32),
+    pub(crate) ino: u64,
+    pub(crate) size: u64,
+    pub(crate) blksize: u32,
+    pub(crate) mount_id: Option<u64>,
+    /// Memory and offset alignment of direct I/O; (0, 0) says that the file has none.
+    pub(crate) dio_align: Option<(u32, u32)>,
+    /// Offset alignment of direct reads where it differs from that of writes (Linux 6.14).
+    pub(crate) dio_read_align: Option<u32>,
+}
+
+/// The kernel's `struct statx`, up to the fields we read. `include/uapi/linux/stat.h` fixes the offsets.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct RawStatx {
+    mask: u32,
+    blksize: u32,
+    attributes: u64,
+    nlink: u32,
+    uid: u32,
+    gid: u32,
+    mode: u16,
+    _pad: u16,
+    ino: u64,
+    size: u64,
+    blocks: u64,
+    attributes_mask: u64,
+    times: [u64; 8],
+    rdev_major: u32,
+    rdev_minor: u32,
+    dev_major: u32,
+    dev_minor: u32,
+    mnt_id: u64,
+    dio_mem_align: u32,
+    dio_offset_align: u32,
+    subvol: u64,
+    atomic_write: [u32; 3],
+    dio_read_offset_align: u32,
+    spare: [u64; 9],
+}
+const _: () = assert!(size_of::<RawStatx>() == 256);
+
+const STATX_BASIC: u32 = 0x7ff;
+const STATX_MNT_ID: u32 = 0x1000;
+const STATX_DIOALIGN: u32 = 0x2000;
+const STATX_DIO_READ_ALIGN: u32 = 0x2_0000;
+
+/// statx of a descriptor; falls back to fstat where a sandbox refuses statx.
+pub(crate) fn statx(fd: RawFd) -> Result<Statx, i32> {
+    // SAFETY: RawStatx is plain integers, for which all zeroes is a value.
+    let mut raw: RawStatx = unsafe { std::mem::zeroed() };
+    let mask = STATX_BASIC | STATX_MNT_ID | STATX_DIOALIGN | STATX_DIO_READ_ALIGN;
+    // SAFETY: the path is a NUL-terminated constant and `raw` is a writable statx of the kernel's size (asserted above).
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_statx,
+            fd,
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            mask,
+            &raw mut raw,
+        )
+    };
+    if result == 0 {
+        let has = |bit: u32| raw.mask & bit != 0;
+        return Ok(Statx {
+            mode: raw.mode,
+            dev: (raw.dev_major, raw.dev_minor),
+            rdev: (raw.rdev_major, raw.rdev_minor),
+            ino: raw.ino,
+            size: raw.size,
+            blksize: raw.blksize,
+            mount_id: has(STATX_MNT_ID).then_some(raw.mnt_id),
+            dio_align: has(STATX_DIOALIGN).then_some((raw.dio_mem_align, raw.dio_offset_align)),
+            dio_read_align: has(STATX_DIO_READ_ALIGN).then_some(raw.dio_read_offset_align),
+        });
+    }
+    let errno = last_errno();
+    if errno != libc::ENOSYS && errno != libc::EPERM {
+        return Err(errno);
+    }
+    // SAFETY: fd is only asked about; an invalid number gives EBADF.
+    let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
+    let stat = rustix::fs::fstat(fd).map_err(|e| e.raw_os_error())?;
+    let split = |dev: u64| (rustix::fs::major(dev), rustix::fs::minor(dev));
+    Ok(Statx {
+        mode: stat.st_mode as u16,
+        dev: split(stat.st_dev),
+        rdev: split(stat.st_rdev),
+        ino: stat.st_ino,
+        size: stat.st_size as u64,
+        blksize: stat.st_blksize as u32,
+        ..Statx::default()
+    })
+}
+
+/// Whether the program runs with more rights than its caller has (set-user-ID and the like).
+pub(crate) fn is_set_user_id() -> bool {
+    // SAFETY: a query of the auxiliary vector, without preconditions.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// errno of this thread's last failed call.
+pub(crate) fn last_errno() -> i32 {
+    std::io::Error::last_os_error()
+        .raw_os_error()
+        .unwrap_or(libc::EIO)
+}
+
+/// Whether some POSIX (per process) record lock is held on the file, by anyone. Closing any descriptor of a file
+/// drops this process's POSIX locks on it, so a private descriptor must not be closed then.
+pub(crate) fn has_posix_lock(fd: RawFd) -> bool {
+    // SAFETY: flock is plain integers, for which all zeroes is a value.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as i16;
+    lock.l_whence = libc::SEEK_SET as i16;
+    // SAFETY: F_OFD_GETLK reads and writes one flock, which `lock` is; an open-file-description query sees the
+    // process's own POSIX locks as conflicts, which the POSIX query would not.
+    let result = unsafe { libc::fcntl(fd, libc::F_OFD_GETLK, &raw mut lock) };
+    // Open-file-description locks report pid -1 and are not dropped by closing another description.
+    result == 0 && lock.l_type != libc::F_UNLCK as i16 && lock.l_pid != -1
+}
+
+/// Positioned read into memory that need not be the library's own.
+///
+/// # Safety
+/// `to..to+len` must be memory the caller of the library gave for writing, or an address range the process has not
+/// mapped (the kernel then answers EFAULT).
+pub(crate) unsafe fn pread_raw(fd: RawFd, to: usize, len: usize, offset: u64) -> Result<usize, i32> {
+    // SAFETY: the kernel checks the range; that writing there is allowed is the caller's promise.
+    let n = unsafe { libc::pread(fd, to as *mut libc::c_void, len, offset as i64) };
+    usize::try_from(n).map_err(|_| last_errno())
+}
+
+/// Positioned write from memory that need not be the library's own.
+///
+/// # Safety
+/// `from..from+len` must not be memory that Rust code holds exclusively.
+pub(crate) unsafe fn pwrite_raw(fd: RawFd, from: usize, len: usize, offset: u64) -> Result<usize, i32> {
+    // SAFETY: the kernel checks the range and only reads it; no Rust reference to it is created.
+    let n = unsafe { libc::pwrite(fd, from as *const libc::c_void, len, offset as i64) };
+    usize::try_from(n).map_err(|_| last_errno())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn statx_agrees_with_fstat() {
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, b"12345").unwrap();
+        let stat = rustix::fs::fstat(&file).unwrap();
+        let facts = statx(file.as_raw_fd()).unwrap();
+        assert_eq!(facts.size, 5);
+        assert_eq!(facts.ino, stat.st_ino);
+        assert_eq!(
+            facts.dev,
+            (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev))
+        );
+        assert_eq!(u32::from(facts.mode), stat.st_mode);
+        assert_eq!(statx(-1), Err(libc::EBADF));
+    }
+
+    #[test]
+    fn own_posix_locks_are_seen_and_open_file_locks_are_not() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let other = std::fs::File::open(file.path()).unwrap();
+        assert!(!has_posix_lock(other.as_raw_fd()));
+        for (command, seen) in [(libc::F_OFD_SETLK, false), (libc::F_SETLK, true)] {
+            // SAFETY: flock is plain integers.
+            let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+            lock.l_type = libc::F_WRLCK as i16;
+            lock.l_len = 10;
+            // SAFETY: one flock is read.
+            let locked = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) };
+            assert_eq!((locked, has_posix_lock(other.as_raw_fd())), (0, seen));
+            lock.l_type = libc::F_UNLCK as i16;
+            // SAFETY: one flock is read.
+            let unlocked = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) };
+            assert_eq!(unlocked, 0);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Counting the operations that use an object, without a cache line that every thread writes. Not a reference count:
+//! memory is kept alive by `Arc`; this answers only "may it be deregistered now?".
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering, fence};
+
+use crossbeam_utils::CachePadded;
+
+const STRIPES: usize = 8;
+
+/// How many operations use an object, striped over threads.
+#[derive(Debug, Default)]
+pub(crate) struct Usage {
+    stripes: [CachePadded<AtomicI64>; STRIPES],
+    retired: AtomicBool,
+}
+
+/// One operation's use of an object; ends when dropped.
+#[derive(Debug)]
+pub(crate) struct InUse<'a> {
+    stripe: &'a AtomicI64,
+}
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        self.stripe.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Usage {
+    /// Begins a use; `None` once the object is retired.
+    pub(crate) fn enter(&self) -> Option<InUse<'_>> {
+        let stripe = &*self.stripes[thread_stripe() % STRIPES];
+        stripe.fetch_add(1, Ordering::SeqCst);
+        let in_use = InUse { stripe };
+        // Pairs with `retire`: either it sees our count, or we see its flag.
+        if self.retired.load(Ordering::SeqCst) {
+            None
+        } else {
+            Some(in_use)
+        }
+    }
+
+    /// Retires the object unless it is in use; later uses are refused.
+    pub(crate) fn retire(&self) -> bool {
+        self.retired.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let uses: i64 = self.stripes.iter().map(|s| s.load(Ordering::SeqCst)).sum();
+        if uses == 0 {
+            return true;
+        }
+        self.retired.store(false, Ordering::SeqCst);
+        false
+    }
+
+    /// Refuses later uses whether or not some are under way.
+    pub(crate) fn retire_anyway(&self) {
+        self.retired.store(true, Ordering::SeqCst);
+    }
+}
+
+/// A small number for this thread, spread evenly over threads.
+pub(crate) fn thread_stripe() -> usize {
+    use std::cell::Cell;
+    use std::sync::atomic::AtomicUsize;
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static MINE: Cell<usize> = const { Cell::new(usize::MAX) });
+    // A thread that is ending has no thread-local storage any more; stripe 0 serves it.
+    MINE.try_with(|mine| {
+        if mine.get() == usize::MAX {
+            mine.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        mine.get()
+    })
+    .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retires_only_when_unused() {
+        let usage = Usage::default();
+        let one = usage.enter().unwrap();
+        assert!(!usage.retire());
+        let two = usage
+            .enter()
+            .expect("a refused retirement leaves the object usable");
+        drop(one);
+        assert!(!usage.retire());
+        drop(two);
+        assert!(usage.retire());
+        assert!(usage.enter().is_none());
+    }
+}
