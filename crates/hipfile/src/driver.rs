@@ -11,12 +11,13 @@ use crate::device::{DeviceInfo, Devices, MemoryKind};
 use crate::engine::{self, Parts};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::FileRecord;
+use crate::op::Op;
 use crate::rangemap::{RangeMap, Ranged, Removal, View};
 use crate::registry::Registry;
 use crate::route::Router;
 use crate::stats::{Counters, Stats};
 use crate::sys;
-use crate::transfer::{self, Op, Transfer};
+use crate::transfer::{self, Transfer};
 
 /// A registered file's number. Any number may be asked about; one that was never given out, or whose file is
 /// deregistered, is simply not registered. Numbers are never given out twice in a process.

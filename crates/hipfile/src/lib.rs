@@ -42,6 +42,7 @@ mod file;
 mod handle;
 pub mod mount;
 mod notice;
+mod op;
 mod rangemap;
 mod registry;
 mod route;

@@ -1,13 +1,10 @@
 //! Which engine carries a transfer, and what may be tried on the next one. The only place that knows either.
 
 use crate::config::{Config, Fallback};
-use crate::engine::{self, Engine, Parts};
+use crate::engine::{self, DIRECT_RANK, Engine, Parts};
 use crate::error::{Error, ErrorKind, Result};
 use crate::stats::{Counters, MAX_ENGINES};
 use crate::transfer::Transfer;
-
-/// Engines below this rank stage through host memory; from it on they are direct.
-pub(crate) const DIRECT_RANK: u8 = 100;
 
 /// The engines in use.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 
-use crate::transfer::Op;
+use crate::op::Op;
 use crate::usage::thread_stripe;
 
 /// Most engines there can be; a test holds the list of engines below it.

@@ -3,28 +3,11 @@
 use crate::buffer::{BufferRecord, Span};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::FileRecord;
+use crate::op::Op;
 use crate::rangemap::Ranged;
 
 /// Most bytes one call moves: what one system call of the kernel moves at most. Larger requests are shortened.
 pub const MAX_TRANSFER: usize = 0x7fff_f000;
-
-/// Direction of a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Op {
-    /// From the file to memory.
-    Read = 0,
-    /// From memory to the file.
-    Write = 1,
-}
-
-impl Op {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Op::Read => "read",
-            Op::Write => "write",
-        }
-    }
-}
 
 /// A checked request: the span exists, the offset is not negative.
 #[derive(Clone, Copy, Debug)]

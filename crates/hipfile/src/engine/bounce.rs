@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::{Engine, Outcome, Parts};
+use super::{DIRECT_RANK, Engine, Outcome, Parts};
 use crate::block::{Block, BlockPool};
 use crate::buffer::{Place, Span};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::file::{DirectAlign, PlainFd};
-use crate::route::DIRECT_RANK;
+use crate::op::Op;
 use crate::sys;
-use crate::transfer::{Op, Transfer};
+use crate::transfer::Transfer;
 
 #[derive(Debug)]
 struct Bounce {

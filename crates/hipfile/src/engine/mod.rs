@@ -25,6 +25,9 @@ pub(crate) trait Engine: Send + Sync + std::fmt::Debug {
     fn run(&self, transfer: &Transfer<'_>) -> Outcome;
 }
 
+/// Engines below this rank stage through host memory; from it on they are direct.
+pub(crate) const DIRECT_RANK: u8 = 100;
+
 /// What a run came to: the bytes of the unbroken prefix that moved, and the error that stopped it, if one did. Fewer
 /// bytes than asked for and no error means end of file.
 #[derive(Debug)]
