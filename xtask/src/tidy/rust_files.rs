@@ -33,6 +33,7 @@ const ONLY: &[Only] = &[
         places: &[
             "crates/hipfile/src/config.rs",
             "crates/hip-emu/src/options.rs",
+            "crates/test-support/",
             "xtask/",
         ],
     },
