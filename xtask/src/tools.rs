@@ -182,7 +182,7 @@ fn ensure_packages() -> Result<(), String> {
     let apt = || {
         cmd("apt-get")
             .env("DEBIAN_FRONTEND", "noninteractive")
-            .words("-q -y --no-install-recommends -o DPkg::Lock::Timeout=300")
+            .words("-qq -y --no-install-recommends -o DPkg::Lock::Timeout=300")
     };
     apt().arg("update").run()?;
     apt()

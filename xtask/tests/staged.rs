@@ -174,8 +174,11 @@ fn the_tree_is_complete_and_holds_nothing_else() {
         "bin/ais-stats -> hipfile",
         "bin/aiscp -> hipfile",
         "bin/hipfile",
+        "include/hip-emu/hip/hip_emu_types.h",
         "include/hip-emu/hip/hip_runtime.h",
         "include/hip-emu/hip/hip_runtime_api.h",
+        "include/hip-emu/hip/hip_version.h",
+        "include/hip-emu/hip/hiprtc.h",
         "include/hipfile-stats.h",
         "include/hipfile.h",
         "include/hipfile_ext.h",
@@ -227,20 +230,52 @@ fn the_libraries_carry_their_sonames_and_need_the_system_only() {
     }
 }
 
-/// The command line of the documentation, word for word.
+/// What the documentation says after `gcc x.c`, word for word.
+fn documented_flags(dist: &Path) -> Vec<String> {
+    let line = "-D__HIP_PLATFORM_AMD__ -I target/dist/include -I target/dist/include/hip-emu \
+                -L target/dist/lib -lhipfile -L target/dist/lib/hip-emu -lamdhip64";
+    line.split(' ')
+        .map(|word| word.replace("target/dist", &dist.display().to_string()))
+        .collect()
+}
+
 #[test]
 fn gcc_builds_a_program_against_the_tree_and_it_runs() {
     let Some(dist) = dist("gcc") else { return };
     let dir = tempfile::tempdir().expect("a folder");
-    let at = |path: &str| dist.join(path).display().to_string();
-    let (include, emulated) = (at("include"), at("include/hip-emu"));
-    let (lib, emulation) = (at("lib"), at("lib/hip-emu"));
-    let line = ["-D__HIP_PLATFORM_AMD__", "-I", &include, "-I", &emulated]
-        .into_iter()
-        .chain(["-L", &lib, "-lhipfile", "-L", &emulation, "-lamdhip64"]);
-    let program = cc(dir.path(), ROUND_TRIP_C, line);
+    let program = cc(dir.path(), ROUND_TRIP_C, documented_flags(&dist));
     let text = run_with(&program, &library_path(&dist), &[&dir.path().join("file")]);
     assert_eq!(text, "every byte came back\n");
+}
+
+#[test]
+fn the_c_program_in_the_readme_builds_and_runs() {
+    let Some(dist) = dist("the C program in README.md") else {
+        return;
+    };
+    let readme = fs::read_to_string(dist.join("share/doc/hipfile/README.md")).expect("README.md");
+    let source = readme
+        .split("```c\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .expect("a C program");
+    let line = documented_flags(Path::new("target/dist")).join(" ");
+    let spread = readme
+        .replace("\\\n", "")
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    assert!(
+        spread.contains(&format!(
+            "gcc -D__HIP_PLATFORM_AMD__ start.c -o start {}",
+            &line[23..]
+        )),
+        "{line}"
+    );
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = cc(dir.path(), source, documented_flags(&dist));
+    let text = run_with(&program, &library_path(&dist), &[]);
+    assert_eq!(text, "1048576 bytes written, 1048576 bytes read\n");
 }
 
 #[test]

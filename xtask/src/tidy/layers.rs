@@ -4,20 +4,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::File;
-use super::source::{code, without_tests};
+use super::source::{code, lines_with_word, without_tests};
 
 const CORE: &str = "crates/hipfile/src/";
 /// Opens the block in ARCHITECTURE.md that lists the layers, the top one first, one a line.
 const FENCE: &str = "```layers";
 
+/// Folders whose modules are alternatives of one kind: none names another.
+const ALTERNATIVES: &[&str] = &["engine", "device"];
+
 pub(super) fn check(architecture: &str, files: &[File], problems: &mut BTreeSet<String>) {
-    let layers = layers(architecture);
+    let (layers, upwards) = layers(architecture);
     if layers.is_empty() {
         problems.insert(format!("ARCHITECTURE.md: no block {FENCE}"));
         return;
     }
     let mut sideways: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     let mut seen = BTreeSet::new();
+    let mut needed = BTreeSet::new();
     for file in files {
         let Some(module) = module_of(&file.path) else {
             continue;
@@ -30,37 +34,44 @@ pub(super) fn check(architecture: &str, files: &[File], problems: &mut BTreeSet<
             continue;
         };
         seen.insert(module);
-        for (line, used) in uses(without_tests(&code(&file.text))) {
+        let code = code(&file.text);
+        for Use { line, path } in uses(without_tests(&code)) {
+            let used = path.split("::").next().unwrap_or_default();
             if used == module {
                 continue;
             }
-            match layers.get(used.as_str()) {
+            let exception = (module.to_owned(), path.clone());
+            match layers.get(used) {
                 Some(below) if below > layer => (),
                 Some(same) if same == layer => {
-                    sideways.entry(module).or_default().insert(used);
+                    _ = sideways.entry(module).or_default().insert(used.to_owned())
                 }
+                Some(_) if upwards.contains(&exception) => _ = needed.insert(exception),
                 Some(_) => {
                     problems.insert(format!(
-                        "{}:{line}: {module} may not use {used}, which is above it",
+                        "{}:{line}: {module} may not use {path}, which is above it",
                         file.path
                     ));
                 }
-                // A name that lib.rs exports or a macro of the crate: the defining module is not known here.
-                None if files.iter().any(|f| module_of(&f.path) == Some(used.as_str())) => {
-                    problems.insert(format!("{}:{line}: {used} is in no layer", file.path));
-                }
+                // What lib.rs exports: the layer of the module that defines it is not known here.
                 None => {
                     problems.insert(format!(
-                        "{}:{line}: crate::{used}: name the module that defines it, so that its layer is seen",
+                        "{}:{line}: crate::{path}: name the module that defines it",
                         file.path
                     ));
                 }
             }
         }
+        alternatives(file, &code, files, problems);
     }
     for module in layers.keys().filter(|module| !seen.contains(module.as_str())) {
         problems.insert(format!(
             "ARCHITECTURE.md: the layers name {module}, which {CORE} has not"
+        ));
+    }
+    for (module, path) in upwards.difference(&needed) {
+        problems.insert(format!(
+            "ARCHITECTURE.md: the layers let {module} use {path}, which it does not"
         ));
     }
     for module in sideways.keys() {
@@ -72,19 +83,52 @@ pub(super) fn check(architecture: &str, files: &[File], problems: &mut BTreeSet<
     }
 }
 
-/// Each module and the number of its layer, 0 on top.
-fn layers(architecture: &str) -> BTreeMap<String, usize> {
-    architecture
+/// A file of a folder of alternatives that names another file of that folder.
+fn alternatives(file: &File, code: &str, files: &[File], problems: &mut BTreeSet<String>) {
+    for folder in ALTERNATIVES.iter().map(|name| format!("{CORE}{name}/")) {
+        let siblings = |path: &str| {
+            path.strip_prefix(&folder)?
+                .split(['/', '.'])
+                .next()
+                .map(str::to_owned)
+        };
+        let Some(own) = siblings(&file.path).filter(|own| own != "mod") else {
+            continue;
+        };
+        let others: BTreeSet<String> = files
+            .iter()
+            .filter_map(|other| siblings(&other.path))
+            .filter(|other| *other != own)
+            .collect();
+        for other in others.iter().filter(|other| *other != "mod") {
+            for line in lines_with_word(code, &format!("super::{other}")) {
+                problems.insert(format!(
+                    "{}:{line}: names {other}, an alternative to it",
+                    file.path
+                ));
+            }
+        }
+    }
+}
+
+/// Modules with the number of their layer, 0 on top.
+type Layers = BTreeMap<String, usize>;
+
+/// The layers of the block, and its exceptions: a line `buffer ^ device::Device` lets buffer name that one thing.
+fn layers(architecture: &str) -> (Layers, BTreeSet<(String, String)>) {
+    let mut layers = Layers::new();
+    let mut upwards = BTreeSet::new();
+    let block = architecture
         .lines()
         .skip_while(|line| line.trim() != FENCE)
-        .skip(1)
-        .take_while(|line| line.trim() != "```")
-        .enumerate()
-        .flat_map(|(layer, line)| {
-            line.split_whitespace()
-                .map(move |module| (module.to_owned(), layer))
-        })
-        .collect()
+        .skip(1);
+    for (number, line) in block.take_while(|line| line.trim() != "```").enumerate() {
+        match line.split_once(" ^ ") {
+            Some((module, path)) => _ = upwards.insert((module.trim().to_owned(), path.trim().to_owned())),
+            None => layers.extend(line.split_whitespace().map(|module| (module.to_owned(), number))),
+        }
+    }
+    (layers, upwards)
 }
 
 /// The top module that a file of the core belongs to. None for the front door, for tests, and outside the core.
@@ -98,8 +142,15 @@ fn module_of(path: &str) -> Option<&str> {
     (module != "lib" && !is_test).then_some(module)
 }
 
-/// The first names after `crate::`, with their lines: `crate::a::B` gives a, `crate::{a::B, c}` gives a and c.
-fn uses(code: &str) -> Vec<(usize, String)> {
+/// Something of the crate that a line names, as in `error::Error`.
+struct Use {
+    line: usize,
+    path: String,
+}
+
+/// The paths after `crate::`, of which the first name always counts and the second where it is simple:
+/// `crate::a::B` gives `a::B`, `crate::{a::{B, C}, d}` gives `a` and `d`.
+fn uses(code: &str) -> Vec<Use> {
     let mut found = Vec::new();
     for (at, _) in code.match_indices("crate::") {
         // $crate:: in a macro is the same crate; my_crate:: is not.
@@ -112,21 +163,33 @@ fn uses(code: &str) -> Vec<(usize, String)> {
         }
         let line = code[..at].matches('\n').count() + 1;
         let rest = &code[at + "crate::".len()..];
-        match rest.strip_prefix('{') {
-            Some(group) => found.extend(group_heads(group).into_iter().map(|name| (line, name))),
-            None => found.extend(head(rest).map(|name| (line, name))),
-        }
+        let paths = match rest.strip_prefix('{') {
+            Some(group) => group_heads(group),
+            None => head(rest).into_iter().collect(),
+        };
+        found.extend(paths.into_iter().map(|path| Use { line, path }));
     }
     found
 }
 
+/// `a::B` of `a::B::c`, `a` of `a` and of `a::{B, C}`.
 fn head(path: &str) -> Option<String> {
-    let name: String = path
-        .trim_start()
-        .chars()
-        .take_while(|c| c.is_alphanumeric() || *c == '_')
-        .collect();
-    (!name.is_empty()).then_some(name)
+    let name = |text: &str| -> String {
+        text.chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect()
+    };
+    let path = path.trim_start();
+    let first = name(path);
+    let second = path[first.len()..]
+        .strip_prefix("::")
+        .map(name)
+        .unwrap_or_default();
+    match (first.is_empty(), second.is_empty()) {
+        (true, _) => None,
+        (false, true) => Some(first),
+        (false, false) => Some(format!("{first}::{second}")),
+    }
 }
 
 fn group_heads(group: &str) -> Vec<String> {
@@ -197,7 +260,7 @@ mod tests {
         ];
         let found = core(&up);
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].contains("low.rs:3: low may not use mid"), "{found:?}");
+        assert!(found[0].contains("low.rs:3: low may not use mid::X"), "{found:?}");
     }
 
     #[test]
@@ -228,9 +291,46 @@ mod tests {
     }
 
     #[test]
+    fn an_exception_lets_one_name_through_and_must_be_needed() {
+        let list = "```layers\ntop\nmid side\nlow\nlow ^ mid::X\n```\n";
+        let check_low = |text: &str| {
+            let files: Vec<File> = [("top", ""), ("mid", ""), ("side", ""), ("low", text)]
+                .iter()
+                .map(|(name, text)| file(&format!("{CORE}{name}.rs"), text))
+                .collect();
+            problems(|p| check(list, &files, p))
+        };
+        assert_eq!(check_low("use crate::mid::X;"), Vec::<String>::new());
+        let found = check_low("use crate::mid::Y;");
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(
+            found[0].contains("let low use mid::X, which it does not"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn an_engine_names_no_other_engine() {
+        let files = [
+            file(&format!("{CORE}engine/mod.rs"), "mod a;\nmod b;\nuse self::a::X;"),
+            file(
+                &format!("{CORE}engine/a.rs"),
+                "use super::Engine;\nuse super::b::Y;",
+            ),
+            file(&format!("{CORE}engine/b.rs"), "use super::Engine;"),
+        ];
+        let found = problems(|p| check("```layers\nengine\n```", &files, p));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("engine/a.rs:2: names b"), "{found:?}");
+    }
+
+    #[test]
     fn names_of_groups_are_found_over_several_lines() {
         let found = uses("use crate::{\n    a::{b, c},\n    d,\n};\nuse my_crate::e;\n$crate::f!()");
-        let names: Vec<&str> = found.iter().map(|(_, name)| name.as_str()).collect();
+        let names: Vec<&str> = found.iter().map(|used| used.path.as_str()).collect();
         assert_eq!(names, ["a", "d", "f"]);
+        let found = uses("use crate::a::{b};\nuse crate::c::D;\nx(crate::e::F::g)");
+        let names: Vec<&str> = found.iter().map(|used| used.path.as_str()).collect();
+        assert_eq!(names, ["a", "c::D", "e::F"]);
     }
 }
