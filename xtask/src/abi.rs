@@ -4,7 +4,8 @@
 use crate::nextest::Nextest;
 
 /// The test binaries of `libhipfile` that make up the comparison.
-pub(crate) const FILTER: &str = "package(libhipfile) and binary(/^(header|layout|signatures|symbols)$/)";
+pub(crate) const FILTER: &str =
+    "package(libhipfile) and binary(/^(header|layout|signatures|status|symbols)$/)";
 
 /// Runs the comparison.
 ///

@@ -242,6 +242,7 @@ fn referee() -> Result<(), String> {
     Nextest::new()
         .test_binary("gpu-sys", "referee")
         .target(layout::target().join("referee-6.2"))
+        .staged()
         .env("PATH", &path.to_string_lossy())
         .run()
 }

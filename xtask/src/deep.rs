@@ -2,7 +2,7 @@
 
 use crate::nextest::Nextest;
 
-/// Runs every test whose name says that it is randomized.
+/// Runs every test whose name says that it draws operations or compares with a model.
 ///
 /// # Errors
 /// A test failed, or there is none.
@@ -11,7 +11,7 @@ pub(crate) fn run() -> Result<(), String> {
     crate::dist::stage(true, None)?;
     Nextest::new()
         .profile("deep")
-        .filter("test(/random/)")
+        .filter("test(/random|model/)")
         .staged()
         .env("HIPFILE_TEST_OPS", &ops)
         .run()
