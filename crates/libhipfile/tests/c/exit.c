@@ -1,0 +1,71 @@
+/*
+ * exit MODE: a process that ends with everything left open (behaviour 46): a driver count, a file, a buffer, a thread
+ * that is in the middle of I/O. It must end at once, with the status asked for and without a word on stderr.
+ *
+ *   main        returns from main
+ *   exit        exit() in another thread
+ *   _exit       _exit()
+ *   quick_exit  quick_exit()
+ *   atexit      uses the library from an atexit handler
+ */
+#include <pthread.h>
+
+#include "device.h"
+
+static char *device;
+static hipFileHandle_t file;
+
+/* Status 0 means too much for this test: a crash handler could end with it too. */
+enum { STATUS = 42, LEN = 1 << 20 };
+
+static void *keep_reading(void *nothing)
+{
+    for (;;)
+        if (hipFileRead(file, device, LEN, 0, 0) < 0)
+            break;
+    return nothing;
+}
+
+static void *leave(void *nothing)
+{
+    (void)nothing;
+    exit(STATUS);
+}
+
+static void last_use(void)
+{
+    if (hipFileRead(file, device, 4096, 0, 0) != 4096)
+        _exit(1);
+}
+
+int main(int argc, char **argv)
+{
+    const char *mode = argc == 2 ? argv[1] : "";
+    if (strcmp(mode, "atexit") == 0)
+        CHECK_EQ(atexit(last_use), 0);
+    device = dev_alloc(2 * LEN);
+    make_file("data", LEN, 1);
+    CHECK_OK(hipFileDriverOpen());
+    file = register_fd(open_file("data", O_RDWR));
+    CHECK_OK(hipFileBufRegister(device, LEN, 0));
+    CHECK_IO(hipFileRead(file, device, LEN, 0, 0), LEN);
+    CHECK_IO(hipFileWrite(file, device, LEN, 0, 0), LEN);
+
+    pthread_t reader, leaver;
+    CHECK_EQ(pthread_create(&reader, NULL, keep_reading, NULL), 0);
+    usleep(20000);
+    printf("OK exit %s\n", mode);
+    fflush(stdout);
+
+    if (strcmp(mode, "main") == 0 || strcmp(mode, "atexit") == 0)
+        return STATUS;
+    if (strcmp(mode, "_exit") == 0)
+        _exit(STATUS);
+    if (strcmp(mode, "quick_exit") == 0)
+        quick_exit(STATUS);
+    if (strcmp(mode, "exit") == 0) {
+        CHECK_EQ(pthread_create(&leaver, NULL, leave, NULL), 0);
+        pthread_join(reader, NULL);
+    }
+    FAIL("unknown mode \"%s\"", mode);
+}
