@@ -24,27 +24,28 @@ extern "C" {
  */
 
 /** Bits of hipFileExtBuildInfo_t::features: what works in this build, rather than answering hipFileInternalError. */
-#define HIPFILE_EXT_FEATURE_SYNC_IO 0x1u      /**< hipFileRead, hipFileWrite */
-#define HIPFILE_EXT_FEATURE_STREAM_IO 0x2u    /**< hipFileReadAsync, hipFileWriteAsync, hipFileStream* */
-#define HIPFILE_EXT_FEATURE_BATCH_IO 0x4u     /**< hipFileBatchIO* */
-#define HIPFILE_EXT_FEATURE_PROPERTIES 0x8u   /**< hipFileDriverGetProperties, hipFileDriverSet* */
-#define HIPFILE_EXT_FEATURE_PARAMETERS 0x10u  /**< hipFileGetParameter*, hipFileSetParameter* */
-#define HIPFILE_EXT_FEATURE_STATISTICS 0x20u  /**< hipFileGetStats*, hipFileStats* */
+#define HIPFILE_EXT_FEATURE_SYNC_IO 0x1u       /**< hipFileRead, hipFileWrite */
+#define HIPFILE_EXT_FEATURE_STREAM_IO 0x2u     /**< hipFileReadAsync, hipFileWriteAsync, hipFileStream* */
+#define HIPFILE_EXT_FEATURE_BATCH_IO 0x4u      /**< hipFileBatchIO* */
+#define HIPFILE_EXT_FEATURE_PROPERTIES 0x8u    /**< hipFileDriverGetProperties, hipFileDriverSet* */
+#define HIPFILE_EXT_FEATURE_PARAMETERS 0x10u   /**< hipFileGetParameter*, hipFileSetParameter* */
+#define HIPFILE_EXT_FEATURE_STATISTICS 0x20u   /**< hipFileGetStats*, hipFileStats* */
 #define HIPFILE_EXT_FEATURE_USERSPACE_FS 0x40u /**< hipFileHandleTypeUserspaceFS */
 
 /** Which library this is. */
 typedef struct hipFileExtBuildInfo {
-    size_t size;                /**< in: sizeof the structure; out: bytes filled */
-    const char *name;           /**< "hipfile (independent implementation)"; static */
-    const char *version;        /**< this library's own version, such as "0.5.0"; static */
-    uint64_t features;          /**< HIPFILE_EXT_FEATURE_* bits */
-    int emulation_available;    /**< 1 if an emulated GPU is built in, else 0. It serves only when asked for */
+    size_t size;                  /**< in: sizeof the structure; out: bytes filled */
+    const char *name;             /**< "hipfile (independent implementation)"; static */
+    const char *version;          /**< this library's own version, such as "0.5.0"; static */
+    uint64_t features;            /**< HIPFILE_EXT_FEATURE_* bits */
+    uint32_t emulation_available; /**< 1 if an emulated GPU is built in, else 0. It serves only when asked for */
+    uint32_t reserved;            /**< 0 */
 } hipFileExtBuildInfo_t;
 
 /** The last failure on a thread. */
 typedef struct hipFileExtErrorInfo {
     size_t size;            /**< in: sizeof the structure; out: bytes filled */
-    hipFileOpError_t err;   /**< the code; hipFileSuccess if it was an errno, or if nothing has failed yet */
+    hipFileOpError_t err;   /**< the code; hipFileSuccess if -1 was returned, or if nothing has failed yet */
     hipError_t hip_drv_err; /**< the GPU runtime's code if err is hipFileHipDriverError, else zero */
     int os_error;           /**< the errno behind the failure, 0 if there is none */
     const char *function;   /**< the function that failed; static; "" if nothing has failed yet */

@@ -62,3 +62,6 @@ pub use file::{DirectAlign, FileType};
 pub use handle::{Buffer, File, FileInfo};
 pub use stats::{EngineStats, Stats};
 pub use transfer::MAX_TRANSFER;
+
+/// Whether the emulated GPU is built in. It serves only when asked for.
+pub const EMULATION_BUILT_IN: bool = cfg!(feature = "emulation");

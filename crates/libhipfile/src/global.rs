@@ -1,0 +1,191 @@
+//! The process's one Driver: reference count, implicit opening, what a fork and a close leave behind. The quirks that the
+//! C interface has here are written down in `docs/abi.md`; the core knows none of them.
+//!
+//! Nothing here runs at exit: an open driver is left as it is.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use arc_swap::{ArcSwapOption, Guard};
+use hipfile::{Config, Driver};
+
+use crate::abi::{hipFileDriverClosing, hipFileDriverNotInitialized};
+use crate::guard::Failure;
+
+/// What the process holds. Made at the first use and never freed: a thread may be inside at any time, and the child of a
+/// fork must not run destructors of what its parent owns.
+struct State {
+    /// Held while the driver is opened or closed, never during I/O or a call of the GPU runtime.
+    gate: Mutex<()>,
+    /// The use count. Changed under the gate, read without it.
+    count: AtomicI64,
+    /// The driver while the count is above zero. Reading it writes no shared memory.
+    open: ArcSwapOption<Driver>,
+    /// The environment as it was at the first opening.
+    config: OnceLock<Config>,
+}
+
+/// This process's state; null before the first use and in the child of a fork.
+static STATE: AtomicPtr<State> = AtomicPtr::new(std::ptr::null_mut());
+/// Whether a fork resets `STATE`.
+static WATCHED: AtomicBool = AtomicBool::new(false);
+
+/// In the child of a fork: forget the parent's state. Its locks may be held by threads that do not exist here, so it is
+/// left alone, not freed.
+extern "C" fn forget() {
+    STATE.store(std::ptr::null_mut(), Ordering::Relaxed);
+}
+
+fn state() -> &'static State {
+    let known = STATE.load(Ordering::Acquire);
+    let place = if known.is_null() { make_state() } else { known };
+    // SAFETY: `place` came from Box::into_raw below, fully made before it was published, and is never freed.
+    unsafe { &*place }
+}
+
+/// Makes the state without a lock or a Once: a fork in the middle of either would block the child for ever.
+#[cold]
+fn make_state() -> *mut State {
+    if !WATCHED.load(Ordering::Acquire) {
+        // Two threads may both come here. A handler that runs twice does no harm.
+        // SAFETY: the handler only stores to an atomic, which the child of a threaded process may do; its code stays
+        // mapped because the library is linked with -z nodelete.
+        unsafe { libc::pthread_atfork(None, None, Some(forget)) };
+        WATCHED.store(true, Ordering::Release);
+    }
+    let fresh = Box::into_raw(Box::new(State {
+        gate: Mutex::new(()),
+        count: AtomicI64::new(0),
+        open: ArcSwapOption::empty(),
+        config: OnceLock::new(),
+    }));
+    match STATE.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => fresh,
+        Err(theirs) => {
+            // SAFETY: `fresh` came from Box::into_raw above and nobody else has seen it.
+            drop(unsafe { Box::from_raw(fresh) });
+            theirs
+        }
+    }
+}
+
+impl State {
+    fn gate(&self) -> MutexGuard<'_, ()> {
+        // Nothing under the gate leaves half a change behind, so a panic in there poisons nothing.
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn make_driver(&self) -> Result<Driver, Failure> {
+        Ok(Driver::open(self.config.get_or_init(Config::from_env).clone())?)
+    }
+
+    /// Makes `driver` the process's. The gate is held.
+    fn install(&self, driver: Driver) -> Arc<Driver> {
+        let driver = Arc::new(driver);
+        self.open.store(Some(Arc::clone(&driver)));
+        self.count.store(1, Ordering::Release);
+        driver
+    }
+}
+
+/// The use count.
+pub(crate) fn use_count() -> i64 {
+    state().count.load(Ordering::Acquire)
+}
+
+/// Adds one to the count; opens the driver if it was zero.
+pub(crate) fn open() -> Result<(), Failure> {
+    let state = state();
+    let _gate = state.gate();
+    match state.count.load(Ordering::Acquire) {
+        0 => drop(state.install(state.make_driver()?)),
+        count => state.count.store(count + 1, Ordering::Release),
+    }
+    Ok(())
+}
+
+/// Takes one from the count; closes the driver if it reaches zero.
+pub(crate) fn close() -> Result<(), Failure> {
+    let state = state();
+    let last = {
+        let _gate = state.gate();
+        match state.count.load(Ordering::Acquire) {
+            0 => {
+                return Err(Failure::new(
+                    hipFileDriverNotInitialized,
+                    "the driver is not open",
+                ));
+            }
+            1 => {
+                state.count.store(0, Ordering::Release);
+                state.open.swap(None)
+            }
+            count => {
+                state.count.store(count - 1, Ordering::Release);
+                None
+            }
+        }
+    };
+    // Outside the gate: operations may still be in flight, and others may open the driver again meanwhile.
+    if let Some(driver) = last {
+        driver.close();
+    }
+    Ok(())
+}
+
+/// The driver if it is open. Never opens it. The guard keeps the driver's record alive, also across a close.
+pub(crate) fn current() -> Option<OpenDriver> {
+    let guard = state().open.load();
+    guard.is_some().then_some(OpenDriver(guard))
+}
+
+/// Proof that the driver was open.
+pub(crate) struct OpenDriver(Guard<Option<Arc<Driver>>>);
+
+impl std::ops::Deref for OpenDriver {
+    type Target = Driver;
+    fn deref(&self) -> &Driver {
+        match self.0.as_ref() {
+            Some(driver) => driver,
+            None => unreachable!("an OpenDriver is made of an open driver only"),
+        }
+    }
+}
+
+/// The driver, or the failure that a closed one is to functions which answer with a status.
+pub(crate) fn current_or_closing() -> Result<OpenDriver, Failure> {
+    current().ok_or_else(|| Failure::new(hipFileDriverClosing, "the driver is not open"))
+}
+
+/// Runs `register` on the driver. A closed driver is opened if, and only if, `register` succeeds.
+///
+/// `register` may run under the gate, so it must not call the GPU runtime.
+pub(crate) fn open_on_success<T>(register: impl FnOnce(&Driver) -> hipfile::Result<T>) -> Result<T, Failure> {
+    let state = state();
+    if let Some(driver) = state.open.load_full() {
+        // Closed in this moment, it takes the registration with it: as if the close had come after this call.
+        return Ok(register(&driver)?);
+    }
+    let gate = state.gate();
+    if let Some(driver) = state.open.load_full() {
+        drop(gate);
+        return Ok(register(&driver)?);
+    }
+    let driver = state.make_driver()?;
+    let value = register(&driver)?;
+    drop(state.install(driver));
+    Ok(value)
+}
+
+/// The driver; a closed one is opened.
+pub(crate) fn open_first() -> Result<Arc<Driver>, Failure> {
+    let state = state();
+    if let Some(driver) = state.open.load_full() {
+        return Ok(driver);
+    }
+    let _gate = state.gate();
+    if let Some(driver) = state.open.load_full() {
+        return Ok(driver);
+    }
+    Ok(state.install(state.make_driver()?))
+}
