@@ -133,12 +133,7 @@ impl BlockPool {
                     Ok(_) => {
                         // SAFETY: a bit is set only for Blocks inside the slab, so the result is inside too.
                         let start = unsafe { slab.start.add(index as usize * self.block_len) };
-                        return Some(Block {
-                            pool: self,
-                            slab: at,
-                            index,
-                            start,
-                        });
+                        return Some(Block { pool: self, slab: at, index, start });
                     }
                     Err(now) => free = now,
                 }
@@ -187,11 +182,7 @@ impl BlockPool {
             pin(start.as_ptr(), len);
         }
         let free = if blocks == 64 { u64::MAX } else { (1 << blocks) - 1 };
-        let slab = Slab {
-            start,
-            len,
-            free: AtomicU64::new(free),
-        };
+        let slab = Slab { start, len, free: AtomicU64::new(free) };
         if self.slabs[slow.slabs].set(slab).is_err() {
             unreachable!("slabs are set in order, under the lock");
         }
@@ -265,11 +256,7 @@ fn map(len: usize) -> Result<NonNull<u8>, i32> {
     if mapped == libc::MAP_FAILED {
         return Err(crate::sys::last_errno());
     }
-    let before = if slack == 0 {
-        0
-    } else {
-        mapped.addr().wrapping_neg() % HUGE_PAGE
-    };
+    let before = if slack == 0 { 0 } else { mapped.addr().wrapping_neg() % HUGE_PAGE };
     let start = mapped.wrapping_byte_add(before);
     if before > 0 {
         // SAFETY: these are the unused first bytes of the mapping just made.
@@ -279,12 +266,7 @@ fn map(len: usize) -> Result<NonNull<u8>, i32> {
         // SAFETY: these are the unused last bytes of the mapping just made.
         unsafe { libc::munmap(start.wrapping_byte_add(len), slack - before) };
     }
-    for advice in [
-        libc::MADV_DONTFORK,
-        libc::MADV_DONTDUMP,
-        libc::MADV_HUGEPAGE,
-        libc::MADV_POPULATE_WRITE,
-    ] {
+    for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP, libc::MADV_HUGEPAGE, libc::MADV_POPULATE_WRITE] {
         // Advice a kernel does not know is refused without harm.
         // SAFETY: the range is the mapping just made; none of these advices changes its contents.
         unsafe { libc::madvise(start, len, advice) };

@@ -45,12 +45,7 @@ impl BufferRecord {
     /// `base..base+len` must be memory of `place` that stays valid for as long as the record is used, and that
     /// nothing else accesses in a conflicting way during transfers.
     pub(crate) unsafe fn new(base: usize, len: usize, place: Place) -> BufferRecord {
-        BufferRecord {
-            base,
-            len,
-            place,
-            usage: Usage::default(),
-        }
+        BufferRecord { base, len, place, usage: Usage::default() }
     }
 
     pub(crate) fn place(&self) -> &Place {
@@ -62,11 +57,7 @@ impl BufferRecord {
         if offset > self.len || len > self.len - offset {
             return None;
         }
-        Some(Span {
-            buffer: self,
-            start: self.base + offset,
-            len,
-        })
+        Some(Span { buffer: self, start: self.base + offset, len })
     }
 }
 
@@ -106,15 +97,8 @@ impl<'a> Span<'a> {
     /// # Panics
     /// When it does not lie inside, which is a defect of the caller.
     pub(crate) fn slice(&self, offset: usize, len: usize) -> Span<'a> {
-        assert!(
-            offset <= self.len && len <= self.len - offset,
-            "a slice must lie inside its span"
-        );
-        Span {
-            buffer: self.buffer,
-            start: self.start + offset,
-            len,
-        }
+        assert!(offset <= self.len && len <= self.len - offset, "a slice must lie inside its span");
+        Span { buffer: self.buffer, start: self.start + offset, len }
     }
 }
 

@@ -70,6 +70,8 @@ pub struct Config {
     pub fallback: Fallback,
     /// Leaves the direct engines out (AMD's name for this is forced compatibility mode).
     pub force_compat: bool,
+    /// Lets the direct engines try files of any file system, also of those they are not known to serve.
+    pub unsupported_file_systems: bool,
     /// The engines that may serve, by name; `None` means all but `null`.
     pub engines: Option<Vec<String>>,
     /// What synchronous copies wait for.
@@ -92,6 +94,7 @@ impl Default for Config {
             rocm_path: None,
             fallback: Fallback::Allow,
             force_compat: false,
+            unsupported_file_systems: false,
             engines: None,
             order: Order::Stream,
             write_sync: WriteSync::None,
@@ -173,11 +176,17 @@ pub const SETTINGS: &[Setting] = &[
         default: "true",
         text: "False is the same as HIPFILE_FALLBACK=forbid.",
         set: |c, v| {
-            c.fallback = if boolean(v)? {
-                Fallback::Allow
-            } else {
-                Fallback::Forbid
-            };
+            c.fallback = if boolean(v)? { Fallback::Allow } else { Fallback::Forbid };
+            Ok(())
+        },
+    },
+    Setting {
+        variable: "HIPFILE_UNSUPPORTED_FILE_SYSTEMS",
+        values: "a boolean",
+        default: "false",
+        text: "True lets the direct engines try any file system; each process that sets it says so.",
+        set: |c, v| {
+            c.unsupported_file_systems = boolean(v)?;
             Ok(())
         },
     },
@@ -189,11 +198,7 @@ pub const SETTINGS: &[Setting] = &[
         set: |c, v| {
             c.fallback = pick(
                 v,
-                &[
-                    ("allow", Fallback::Allow),
-                    ("warn", Fallback::Warn),
-                    ("forbid", Fallback::Forbid),
-                ],
+                &[("allow", Fallback::Allow), ("warn", Fallback::Warn), ("forbid", Fallback::Forbid)],
             )?;
             Ok(())
         },
@@ -271,7 +276,7 @@ pub const SETTINGS: &[Setting] = &[
 ];
 
 /// Names HIPFILE_ENGINES takes; a test holds them equal to the engines' own.
-pub(crate) const ENGINE_NAMES: &[&str] = &["bounce", "null"];
+pub(crate) const ENGINE_NAMES: &[&str] = &["p2p", "bounce", "null"];
 
 impl Config {
     /// Defaults, then the environment. A value that cannot be understood gives one line on standard error naming
@@ -314,15 +319,19 @@ impl Config {
                     .into(),
             );
         }
+        if config.unsupported_file_systems {
+            warnings.push(
+                "HIPFILE_UNSUPPORTED_FILE_SYSTEMS is set: direct access is tried on file systems it is not known to \
+                 be safe on"
+                    .into(),
+            );
+        }
         config.pool_len = config.pool_len.max(config.block_len);
         (config, warnings)
     }
 }
 
-#[allow(
-    clippy::disallowed_methods,
-    reason = "this module is the reader of the environment"
-)]
+#[allow(clippy::disallowed_methods, reason = "this module is the reader of the environment")]
 fn read_variable(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
@@ -364,9 +373,7 @@ fn size(value: &str) -> Result<usize, String> {
         return Err("it is not a number of bytes".into());
     }
     let number: usize = digits.parse().map_err(|_| "the number is too large")?;
-    number
-        .checked_mul(1 << shift)
-        .ok_or_else(|| "the number is too large".into())
+    number.checked_mul(1 << shift).ok_or_else(|| "the number is too large".into())
 }
 
 #[cfg(test)]
@@ -374,12 +381,7 @@ mod tests {
     use super::*;
 
     fn check(pairs: &[(&str, &str)]) -> (Config, Vec<String>) {
-        Config::from_lookup(|name| {
-            pairs
-                .iter()
-                .find(|(n, _)| *n == name)
-                .map(|(_, v)| OsString::from(v))
-        })
+        Config::from_lookup(|name| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| OsString::from(v)))
     }
 
     #[test]
@@ -392,25 +394,15 @@ mod tests {
             }
             let (config, warnings) = check(&[(setting.variable, setting.default)]);
             assert!(warnings.is_empty(), "{warnings:?}");
-            assert_eq!(
-                format!("{config:?}"),
-                format!("{from_nothing:?}"),
-                "{}",
-                setting.variable
-            );
+            assert_eq!(format!("{config:?}"), format!("{from_nothing:?}"), "{}", setting.variable);
         }
     }
 
     #[test]
     fn behaviour_95_booleans_take_every_usual_word() {
-        for (word, value) in [
-            ("1", true),
-            ("TRUE", true),
-            ("Yes", true),
-            ("on", true),
-            ("0", false),
-            ("off", false),
-        ] {
+        for (word, value) in
+            [("1", true), ("TRUE", true), ("Yes", true), ("on", true), ("0", false), ("off", false)]
+        {
             let (config, warnings) = check(&[("HIPFILE_ALLOW_SYSTEM_MEMORY", word)]);
             assert!(warnings.is_empty());
             assert_eq!(config.allow_system_memory, value, "{word}");
@@ -423,25 +415,10 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (text, value) in [
-            ("4096", 4096),
-            ("64k", 65536),
-            ("2M", 2 << 20),
-            ("1G", 1 << 30),
-            ("0", 0),
-        ] {
+        for (text, value) in [("4096", 4096), ("64k", 65536), ("2M", 2 << 20), ("1G", 1 << 30), ("0", 0)] {
             assert_eq!(size(text), Ok(value), "{text}");
         }
-        for text in [
-            "",
-            "M",
-            "-1",
-            "1.5M",
-            "0x10",
-            "99999999999999999999",
-            "18446744073709551615G",
-            "1MM",
-        ] {
+        for text in ["", "M", "-1", "1.5M", "0x10", "99999999999999999999", "18446744073709551615G", "1MM"] {
             assert!(size(text).is_err(), "{text}");
         }
     }
@@ -456,10 +433,8 @@ mod tests {
 
     #[test]
     fn forced_and_forbidden_compatibility_mode_allows_staging() {
-        let (config, warnings) = check(&[
-            ("HIPFILE_FORCE_COMPAT_MODE", "true"),
-            ("HIPFILE_ALLOW_COMPAT_MODE", "false"),
-        ]);
+        let (config, warnings) =
+            check(&[("HIPFILE_FORCE_COMPAT_MODE", "true"), ("HIPFILE_ALLOW_COMPAT_MODE", "false")]);
         assert_eq!((config.fallback, warnings.len()), (Fallback::Allow, 1));
         let (config, _) = check(&[("HIPFILE_ALLOW_COMPAT_MODE", "false")]);
         assert_eq!(config.fallback, Fallback::Forbid);

@@ -59,9 +59,7 @@ pub(crate) struct Inner {
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Driver")
-            .field("config", &self.config)
-            .finish_non_exhaustive()
+        f.debug_struct("Driver").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
@@ -72,10 +70,7 @@ impl Driver {
     /// None today; later settings may be refused.
     pub fn open(config: Config) -> Result<Driver> {
         let blocks = BlockPool::new(config.block_len, config.pool_len.max(config.block_len));
-        let parts = Parts {
-            blocks: Arc::clone(&blocks),
-            config,
-        };
+        let parts = Parts { blocks: Arc::clone(&blocks), config };
         let router = Router::new(&parts.config, &parts);
         Ok(Driver {
             inner: Arc::new(Inner {
@@ -97,21 +92,9 @@ impl Driver {
         if self.in_forked_child() {
             return;
         }
-        self.inner
-            .by_fd
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
-        self.inner
-            .files
-            .drain()
-            .iter()
-            .for_each(|f| f.usage.retire_anyway());
-        self.inner
-            .buffers
-            .drain()
-            .iter()
-            .for_each(|b| b.usage.retire_anyway());
+        self.inner.by_fd.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.inner.files.drain().iter().for_each(|f| f.usage.retire_anyway());
+        self.inner.buffers.drain().iter().for_each(|b| b.usage.retire_anyway());
     }
 
     /// The settings it was opened with.
@@ -162,12 +145,7 @@ impl Driver {
         let record = FileRecord::inspect(fd)?;
         let mut by_fd = self.inner.by_fd.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(old) = by_fd.get(&fd).copied() {
-            if self
-                .inner
-                .files
-                .get(old)
-                .is_some_and(|known| known.is_same_file(&record))
-            {
+            if self.inner.files.get(old).is_some_and(|known| known.is_same_file(&record)) {
                 let why = format!("descriptor {fd} is registered");
                 return Err(Error::message(ErrorKind::HandleAlreadyRegistered, OP, why));
             }
@@ -181,11 +159,7 @@ impl Driver {
                 by_fd.insert(fd, id);
                 Ok(FileId(id))
             }
-            None => Err(Error::message(
-                ErrorKind::InternalError,
-                OP,
-                "too many files are registered",
-            )),
+            None => Err(Error::message(ErrorKind::InternalError, OP, "too many files are registered")),
         }
     }
 
@@ -201,11 +175,7 @@ impl Driver {
         let fd = {
             let found = self.inner.files.get(id.0).ok_or_else(unknown)?;
             if !found.usage.retire() {
-                return Err(Error::message(
-                    ErrorKind::InternalError,
-                    OP,
-                    "a transfer is using the file",
-                ));
+                return Err(Error::message(ErrorKind::InternalError, OP, "a transfer is using the file"));
             }
             found.fd()
         };
@@ -258,16 +228,12 @@ impl Driver {
         self.check_process(OP, ErrorKind::DriverClosing)?;
         match self.inner.buffers.remove(ptr.0, |record| record.usage.retire()) {
             Removal::Done => Ok(()),
-            Removal::Refused => Err(Error::message(
-                ErrorKind::InternalError,
-                OP,
-                "a transfer is using the memory",
-            )),
-            Removal::Unknown => Err(Error::message(
-                ErrorKind::MemoryNotRegistered,
-                OP,
-                format!("{:#x}", ptr.0),
-            )),
+            Removal::Refused => {
+                Err(Error::message(ErrorKind::InternalError, OP, "a transfer is using the memory"))
+            }
+            Removal::Unknown => {
+                Err(Error::message(ErrorKind::MemoryNotRegistered, OP, format!("{:#x}", ptr.0)))
+            }
         }
     }
 
@@ -327,11 +293,7 @@ impl Driver {
         let inner = &*self.inner;
         let unknown = || Error::new(ErrorKind::HandleNotRegistered, op.name());
         if self.in_forked_child() {
-            return Err(Error::os_because(
-                op.name(),
-                libc::EINVAL,
-                "the driver was opened before fork",
-            ));
+            return Err(Error::os_because(op.name(), libc::EINVAL, "the driver was opened before fork"));
         }
         let file = inner.files.get(file.0).ok_or_else(unknown)?;
         let _file_in_use = file.usage.enter().ok_or_else(unknown)?;
@@ -373,10 +335,7 @@ fn sync(transfer: &Transfer<'_>) -> Result<()> {
 impl Inner {
     /// The place of a registration of exactly this address.
     pub(crate) fn place_of(&self, ptr: DevPtr) -> Option<Place> {
-        self.buffers
-            .view()
-            .exact(ptr.0)
-            .map(|record| record.place().clone())
+        self.buffers.view().exact(ptr.0).map(|record| record.place().clone())
     }
 
     /// The runtimes; looked for at first use.
@@ -386,8 +345,7 @@ impl Inner {
             for device in devices.serving() {
                 let device = Arc::clone(device);
                 // Unpinned memory works too, only slower: a refusal is not passed on.
-                self.blocks
-                    .pin_with(Box::new(move |start, len| drop(device.pin(start, len))));
+                self.blocks.pin_with(Box::new(move |start, len| drop(device.pin(start, len))));
             }
             devices
         })

@@ -108,40 +108,20 @@ pub struct Error {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, op: &'static str) -> Error {
-        Error {
-            kind,
-            op,
-            source: Source::None,
-            context: None,
-        }
+        Error { kind, op, source: Source::None, context: None }
     }
 
     pub(crate) fn message(kind: ErrorKind, op: &'static str, message: impl Into<Cow<'static, str>>) -> Error {
-        Error {
-            kind,
-            op,
-            source: Source::Message(message.into()),
-            context: None,
-        }
+        Error { kind, op, source: Source::Message(message.into()), context: None }
     }
 
     pub(crate) fn os(op: &'static str, errno: i32) -> Error {
-        Error {
-            kind: ErrorKind::Io,
-            op,
-            source: Source::Os(errno, None),
-            context: None,
-        }
+        Error { kind: ErrorKind::Io, op, source: Source::Os(errno, None), context: None }
     }
 
     /// An errno that would puzzle without its reason.
     pub(crate) fn os_because(op: &'static str, errno: i32, why: impl Into<Cow<'static, str>>) -> Error {
-        Error {
-            kind: ErrorKind::Io,
-            op,
-            source: Source::Os(errno, Some(why.into())),
-            context: None,
-        }
+        Error { kind: ErrorKind::Io, op, source: Source::Os(errno, Some(why.into())), context: None }
     }
 
     pub(crate) fn errno(op: &'static str, errno: rustix::io::Errno) -> Error {
@@ -154,15 +134,7 @@ impl Error {
         code: u32,
         name: impl Into<Cow<'static, str>>,
     ) -> Error {
-        Error {
-            kind,
-            op,
-            source: Source::Device {
-                code,
-                name: name.into(),
-            },
-            context: None,
-        }
+        Error { kind, op, source: Source::Device { code, name: name.into() }, context: None }
     }
 
     pub(crate) fn with_context(mut self, context: Context) -> Error {
@@ -207,11 +179,7 @@ impl fmt::Display for Error {
                 (Some(path), None) => write!(f, "{}", path.display())?,
                 (None, None) => write!(f, "unknown file")?,
             }
-            write!(
-                f,
-                ", offset {}, size {}, buffer {:#x}",
-                c.file_offset, c.len, c.buffer
-            )?;
+            write!(f, ", offset {}, size {}, buffer {:#x}", c.file_offset, c.len, c.buffer)?;
             if let Some(engine) = c.engine {
                 write!(f, ", engine {engine}")?;
             }
@@ -273,16 +241,8 @@ mod tests {
             engine: Some("bounce"),
         });
         let text = error.to_string();
-        for part in [
-            "read",
-            "/data/model.bin",
-            "fd 7",
-            "offset 4096",
-            "size 512",
-            "0x7000",
-            "bounce",
-            "EIO",
-        ] {
+        for part in ["read", "/data/model.bin", "fd 7", "offset 4096", "size 512", "0x7000", "bounce", "EIO"]
+        {
             assert!(text.contains(part), "{part} is missing in: {text}");
         }
         assert!(!text.contains('\n'));
@@ -296,10 +256,7 @@ mod tests {
         names.dedup();
         texts.sort_unstable();
         texts.dedup();
-        assert_eq!(
-            (names.len(), texts.len()),
-            (ErrorKind::ALL.len(), ErrorKind::ALL.len())
-        );
+        assert_eq!((names.len(), texts.len()), (ErrorKind::ALL.len(), ErrorKind::ALL.len()));
         assert_eq!(ErrorKind::ALL.len(), 37);
     }
 }

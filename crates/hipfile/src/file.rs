@@ -9,8 +9,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use rustix::fs::OFlags;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::health::{Breaker, Demoted};
 use crate::mount::{self, Mount};
-use crate::stats::Counters;
+use crate::stats::{Counters, MAX_ENGINES};
 use crate::sys::{self, Statx};
 use crate::usage::Usage;
 
@@ -50,6 +51,10 @@ pub(crate) struct FileRecord {
     mount: OnceLock<Option<Mount>>,
     /// Held by each write to an O_APPEND file, so that each is one piece.
     append: Mutex<()>,
+    /// Kinds of ranges that direct access refused.
+    pub(crate) demoted: Demoted,
+    /// Which engines rest on this file.
+    pub(crate) breakers: [Breaker; MAX_ENGINES],
     pub(crate) usage: Usage,
     pub(crate) counters: Counters,
 }
@@ -115,6 +120,8 @@ impl FileRecord {
             direct: OnceLock::new(),
             mount: OnceLock::new(),
             append: Mutex::new(()),
+            demoted: Demoted::default(),
+            breakers: Default::default(),
             usage: Usage::default(),
             counters: Counters::new(),
         })
@@ -157,11 +164,7 @@ impl FileRecord {
             return None;
         }
         let read_offset = self.facts.dio_read_align.filter(|a| sane(*a)).unwrap_or(offset);
-        Some(DirectAlign {
-            mem,
-            offset,
-            read_offset,
-        })
+        Some(DirectAlign { mem, offset, read_offset })
     }
 
     /// The descriptor for plain reads and writes, opened at first use.
@@ -177,14 +180,8 @@ impl FileRecord {
             }
         }
         match self.buffered.get() {
-            Some(Descriptor::Private(fd)) => Ok(PlainFd {
-                fd: borrow(fd),
-                direct_only: false,
-            }),
-            Some(Descriptor::DirectOnly(fd)) => Ok(PlainFd {
-                fd: borrow(fd),
-                direct_only: true,
-            }),
+            Some(Descriptor::Private(fd)) => Ok(PlainFd { fd: borrow(fd), direct_only: false }),
+            Some(Descriptor::DirectOnly(fd)) => Ok(PlainFd { fd: borrow(fd), direct_only: true }),
             Some(Descriptor::Callers) | None => {
                 if !self.is_current() {
                     return Err(self.stale(op));
@@ -192,24 +189,17 @@ impl FileRecord {
                 // SAFETY: the number names our file now. The caller must keep its descriptor open during a call, as
                 // for pread; a number closed meanwhile gives EBADF, never undefined behaviour.
                 let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
-                Ok(PlainFd {
-                    fd,
-                    direct_only: self.flags.contains(OFlags::DIRECT),
-                })
+                Ok(PlainFd { fd, direct_only: self.flags.contains(OFlags::DIRECT) })
             }
         }
     }
 
-    #[expect(dead_code, reason = "the direct engine uses it")]
     /// The private O_DIRECT descriptor, opened at first use; `None` when the file system refuses one.
     pub(crate) fn direct(&self) -> Option<BorrowedFd<'_>> {
         if self.direct_align().is_none() || self.file_type == FileType::Character {
             return None;
         }
-        self.direct
-            .get_or_init(|| self.open_direct())
-            .as_ref()
-            .map(borrow)
+        self.direct.get_or_init(|| self.open_direct()).as_ref().map(borrow)
     }
 
     fn open_buffered(&self, op: &'static str) -> Result<Descriptor> {
@@ -274,10 +264,7 @@ impl FileRecord {
         Error::message(
             ErrorKind::HandleNotRegistered,
             op,
-            format!(
-                "descriptor {} was closed or names another file than the one registered",
-                self.fd
-            ),
+            format!("descriptor {} was closed or names another file than the one registered", self.fd),
         )
     }
 
@@ -317,10 +304,8 @@ impl FileRecord {
 
     /// How many descriptors of its own the record holds: 0 to 2.
     pub(crate) fn private_descriptors(&self) -> usize {
-        let buffered = matches!(
-            self.buffered.get(),
-            Some(Descriptor::Private(_) | Descriptor::DirectOnly(_))
-        );
+        let buffered =
+            matches!(self.buffered.get(), Some(Descriptor::Private(_) | Descriptor::DirectOnly(_)));
         usize::from(buffered) + usize::from(matches!(self.direct.get(), Some(Some(_))))
     }
 }
@@ -370,11 +355,6 @@ mod park {
     }
 
     pub(super) fn take(key: &Key) -> Option<OwnedFd> {
-        PARKED
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .as_mut()?
-            .get_mut(key)?
-            .pop()
+        PARKED.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.get_mut(key)?.pop()
     }
 }

@@ -46,11 +46,7 @@ impl File {
     pub fn register(driver: &Driver, file: impl Into<OwnedFd>) -> Result<File> {
         let fd = file.into();
         let id = driver.register_file(fd.as_raw_fd())?;
-        Ok(File {
-            driver: driver.clone(),
-            id,
-            fd: Some(fd),
-        })
+        Ok(File { driver: driver.clone(), id, fd: Some(fd) })
     }
 
     /// Its id, for the driver's own verbs.
@@ -71,10 +67,7 @@ impl File {
     ) -> Result<usize> {
         let (len, offset) = parts("read", &buffer_range, file_offset)?;
         // SAFETY: the buffer is borrowed exclusively for the call and keeps its memory valid.
-        unsafe {
-            self.driver
-                .read(self.id, buffer.ptr, len, offset, buffer_range.start as i64)
-        }
+        unsafe { self.driver.read(self.id, buffer.ptr, len, offset, buffer_range.start as i64) }
     }
 
     /// Writes that range of the buffer at `file_offset`.
@@ -84,10 +77,7 @@ impl File {
     pub fn write_at(&self, buffer: &Buffer, buffer_range: Range<usize>, file_offset: u64) -> Result<usize> {
         let (len, offset) = parts("write", &buffer_range, file_offset)?;
         // SAFETY: the buffer is borrowed for the call and keeps its memory valid; a write only reads it.
-        unsafe {
-            self.driver
-                .write(self.id, buffer.ptr, len, offset, buffer_range.start as i64)
-        }
+        unsafe { self.driver.write(self.id, buffer.ptr, len, offset, buffer_range.start as i64) }
     }
 
     /// What is known about it.
@@ -131,13 +121,7 @@ fn parts(op: &'static str, range: &Range<usize>, file_offset: u64) -> Result<(us
         let why = format!("the range {}..{} ends before it starts", range.start, range.end);
         Error::message(ErrorKind::InvalidValue, op, why)
     })?;
-    let too_far = |_| {
-        Error::os_because(
-            op,
-            libc::EINVAL,
-            format!("file offset {file_offset} is too large"),
-        )
-    };
+    let too_far = |_| Error::os_because(op, libc::EINVAL, format!("file offset {file_offset} is too large"));
     Ok((len, i64::try_from(file_offset).map_err(too_far)?))
 }
 
@@ -171,17 +155,8 @@ impl Buffer {
             let _ = device.free(ordinal, ptr);
             return Err(error);
         }
-        let place = Place::Device {
-            device: device.clone(),
-            ordinal,
-        };
-        Ok(Buffer {
-            driver: driver.clone(),
-            ptr,
-            len,
-            place,
-            owned: true,
-        })
+        let place = Place::Device { device: device.clone(), ordinal };
+        Ok(Buffer { driver: driver.clone(), ptr, len, place, owned: true })
     }
 
     /// Registers GPU memory of the caller's; deregistered when dropped, not freed.
@@ -198,13 +173,7 @@ impl Buffer {
             .inner
             .place_of(ptr)
             .ok_or_else(|| Error::new(ErrorKind::MemoryNotRegistered, "register buffer"))?;
-        Ok(Buffer {
-            driver: driver.clone(),
-            ptr,
-            len,
-            place,
-            owned: false,
-        })
+        Ok(Buffer { driver: driver.clone(), ptr, len, place, owned: false })
     }
 
     /// Its address.
@@ -257,26 +226,15 @@ impl Buffer {
         copy: impl FnOnce(&dyn crate::device::Device, &crate::buffer::Span<'_>) -> Result<()>,
     ) -> Result<()> {
         if self.driver.in_forked_child() {
-            return Err(Error::message(
-                ErrorKind::DriverClosing,
-                op,
-                "the buffer was made before fork",
-            ));
+            return Err(Error::message(ErrorKind::DriverClosing, op, "the buffer was made before fork"));
         }
         let Place::Device { device, .. } = &self.place else {
-            return Err(Error::message(
-                ErrorKind::IONotSupported,
-                op,
-                "the buffer is host memory",
-            ));
+            return Err(Error::message(ErrorKind::IONotSupported, op, "the buffer is host memory"));
         };
         // SAFETY: the buffer keeps the memory valid, and is borrowed as the direction of the copy needs it.
         let record = unsafe { BufferRecord::new(self.ptr.0, self.len, self.place.clone()) };
         let Some(span) = record.span(offset, len) else {
-            let why = format!(
-                "{len} bytes at {offset} leave the buffer of {} bytes",
-                record.len()
-            );
+            let why = format!("{len} bytes at {offset} leave the buffer of {} bytes", record.len());
             return Err(Error::message(ErrorKind::InvalidValue, op, why));
         };
         if len == 0 {

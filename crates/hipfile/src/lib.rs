@@ -40,10 +40,12 @@ mod error;
 mod file;
 #[allow(unsafe_code, reason = "uses the driver's unsafe verbs on memory it owns")]
 mod handle;
+mod health;
 pub mod mount;
 mod notice;
 mod op;
 mod rangemap;
+mod reason;
 mod registry;
 mod route;
 mod stats;
@@ -60,7 +62,8 @@ pub use driver::{Driver, FileId};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{DirectAlign, FileType};
 pub use handle::{Buffer, File, FileInfo};
-pub use stats::{EngineStats, Stats};
+pub use reason::Reason;
+pub use stats::{EngineStats, ReasonStats, Stats};
 pub use transfer::MAX_TRANSFER;
 
 /// Whether the emulated GPU is built in. It serves only when asked for.

@@ -22,9 +22,7 @@ pub struct Mount {
 impl Mount {
     /// Value of a `name=value` option of the file system or mount.
     pub fn option(&self, name: &str) -> Option<&str> {
-        self.options
-            .iter()
-            .find_map(|o| o.strip_prefix(name)?.strip_prefix('='))
+        self.options.iter().find_map(|o| o.strip_prefix(name)?.strip_prefix('='))
     }
 }
 
@@ -54,14 +52,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
         .filter(|o| !o.is_empty())
         .map(str::to_owned)
         .collect();
-    Some(Mount {
-        id,
-        dev,
-        mount_point,
-        fs_type,
-        source,
-        options,
-    })
+    Some(Mount { id, dev, mount_point, fs_type, source, options })
 }
 
 use std::os::unix::ffi::OsStringExt;
@@ -79,14 +70,7 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
     while let [first, tail @ ..] = rest {
-        if let [
-            b'\\',
-            a @ b'0'..=b'3',
-            b @ b'0'..=b'7',
-            c @ b'0'..=b'7',
-            after @ ..,
-        ] = rest
-        {
+        if let [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..] = rest {
             out.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
             rest = after;
         } else {
@@ -118,23 +102,16 @@ not a line
         assert_eq!(mounts[0].option("data"), Some("journal"));
         assert_eq!(mounts[0].dev, (254, 0));
         assert_eq!(mounts[1].mount_point, PathBuf::from("/m/a b"));
-        assert_eq!(
-            (mounts[1].fs_type.as_str(), mounts[1].option("data")),
-            ("tmpfs", None)
-        );
+        assert_eq!((mounts[1].fs_type.as_str(), mounts[1].option("data")), ("tmpfs", None));
         assert_eq!(mounts[2].option("proto"), Some("rdma"));
         assert_eq!(mounts[3].fs_type, "overlay");
     }
 
     #[test]
     fn any_bytes_are_survived() {
-        for text in [
-            &b""[..],
-            b"\n\n",
-            b"\xff\xfe 1 1:1",
-            b"1 1 1:1 / \\0 rw - x y z",
-            b"1 1 1:1 / \\999 a - b",
-        ] {
+        for text in
+            [&b""[..], b"\n\n", b"\xff\xfe 1 1:1", b"1 1 1:1 / \\0 rw - x y z", b"1 1 1:1 / \\999 a - b"]
+        {
             parse(text);
         }
     }

@@ -55,9 +55,7 @@ impl<T: Ranged> Leaf<T> {
 
 impl<T: Ranged> Snapshot<T> {
     fn leaf_of(&self, address: usize) -> Option<usize> {
-        self.leaves
-            .partition_point(|(first, ..)| *first <= address)
-            .checked_sub(1)
+        self.leaves.partition_point(|(first, ..)| *first <= address).checked_sub(1)
     }
 
     fn exact(&self, base: usize) -> Option<&Arc<T>> {
@@ -118,17 +116,12 @@ impl<T> View<T> {
 
 impl<T: Ranged> RangeMap<T> {
     pub(crate) fn new() -> RangeMap<T> {
-        RangeMap {
-            snapshot: ArcSwap::from_pointee(Snapshot { leaves: Vec::new() }),
-            writer: Mutex::new(()),
-        }
+        RangeMap { snapshot: ArcSwap::from_pointee(Snapshot { leaves: Vec::new() }), writer: Mutex::new(()) }
     }
 
     /// The registrations as they are now; later changes do not show in it.
     pub(crate) fn view(&self) -> View<T> {
-        View {
-            snapshot: self.snapshot.load(),
-        }
+        View { snapshot: self.snapshot.load() }
     }
 
     /// Adds a value; gives it back when its base is taken.
@@ -139,21 +132,10 @@ impl<T: Ranged> RangeMap<T> {
             return Err(value);
         }
         let at = old.leaf_of(value.base()).unwrap_or(0);
-        let mut entries = old
-            .leaves
-            .get(at)
-            .map(|(.., leaf)| leaf.entries.clone())
-            .unwrap_or_default();
+        let mut entries = old.leaves.get(at).map(|(.., leaf)| leaf.entries.clone()).unwrap_or_default();
         entries.insert(entries.partition_point(|e| e.base() < value.base()), value);
-        let upper = if entries.len() > LEAF {
-            entries.split_off(LEAF / 2)
-        } else {
-            Vec::new()
-        };
-        let replaced = [entries, upper]
-            .into_iter()
-            .filter(|e| !e.is_empty())
-            .map(Leaf::new);
+        let upper = if entries.len() > LEAF { entries.split_off(LEAF / 2) } else { Vec::new() };
+        let replaced = [entries, upper].into_iter().filter(|e| !e.is_empty()).map(Leaf::new);
         self.replace(&old, at, replaced);
         Ok(())
     }
@@ -179,19 +161,13 @@ impl<T: Ranged> RangeMap<T> {
     pub(crate) fn drain(&self) -> Vec<Arc<T>> {
         let _writing = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.snapshot.swap(Arc::new(Snapshot { leaves: Vec::new() }));
-        old.leaves
-            .iter()
-            .flat_map(|(.., leaf)| leaf.entries.iter().cloned())
-            .collect()
+        old.leaves.iter().flat_map(|(.., leaf)| leaf.entries.iter().cloned()).collect()
     }
 
     fn replace(&self, old: &Snapshot<T>, at: usize, new: impl IntoIterator<Item = Arc<Leaf<T>>>) {
-        let before = old.leaves[..at.min(old.leaves.len())]
-            .iter()
-            .map(|(.., leaf)| Arc::clone(leaf));
+        let before = old.leaves[..at.min(old.leaves.len())].iter().map(|(.., leaf)| Arc::clone(leaf));
         let after = old.leaves.iter().skip(at + 1).map(|(.., leaf)| Arc::clone(leaf));
-        self.snapshot
-            .store(Arc::new(Snapshot::from_leaves(before.chain(new).chain(after))));
+        self.snapshot.store(Arc::new(Snapshot::from_leaves(before.chain(new).chain(after))));
     }
 }
 
@@ -231,11 +207,7 @@ mod tests {
         assert_eq!(holding(1000, 100), Some(1000));
         assert_eq!(holding(1099, 1), Some(1000));
         assert_eq!(holding(1040, 20), Some(1040));
-        assert_eq!(
-            holding(1040, 21),
-            Some(1000),
-            "an overlapping one with a lower base reaches further"
-        );
+        assert_eq!(holding(1040, 21), Some(1000), "an overlapping one with a lower base reaches further");
         assert_eq!(holding(999, 1), None);
         assert_eq!(holding(1000, 101), None);
         assert_eq!(holding(usize::MAX, 2), None);
@@ -272,11 +244,8 @@ mod tests {
             }
             if step % 7 == 0 {
                 let (start, len) = (random(6000), random(80));
-                let expected = list
-                    .iter()
-                    .filter(|(b, l)| *b <= start && b + l >= start + len)
-                    .map(|(b, _)| *b)
-                    .max();
+                let expected =
+                    list.iter().filter(|(b, l)| *b <= start && b + l >= start + len).map(|(b, _)| *b).max();
                 assert_eq!(map.view().holding(start, len).map(|r| r.0), expected);
             }
         }

@@ -71,10 +71,7 @@ fn locate(index: u32) -> (usize, usize) {
 
 impl<T> Registry<T> {
     pub(crate) fn new() -> Registry<T> {
-        Registry {
-            chunks: [const { OnceLock::new() }; CHUNKS],
-            places: Mutex::new(Places::default()),
-        }
+        Registry { chunks: [const { OnceLock::new() }; CHUNKS], places: Mutex::new(Places::default()) }
     }
 
     fn slot(&self, index: u32) -> Option<&Slot<T>> {
@@ -98,10 +95,7 @@ impl<T> Registry<T> {
         };
         let (chunk, offset) = locate(index);
         let slots = self.chunks.get(chunk)?.get_or_init(|| {
-            (0..FIRST_CHUNK << chunk)
-                .map(|_| Slot::empty())
-                .collect::<Vec<_>>()
-                .into_boxed_slice()
+            (0..FIRST_CHUNK << chunk).map(|_| Slot::empty()).collect::<Vec<_>>().into_boxed_slice()
         });
         let generation = NEXT_GENERATION.fetch_add(1, Ordering::Relaxed);
         let id = TAG << 56 | u64::from(generation) << INDEX_BITS | u64::from(index);

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 
 use crate::op::Op;
+use crate::reason::Reason;
 use crate::usage::thread_stripe;
 
 /// Most engines there can be; a test holds the list of engines below it.
@@ -20,8 +21,24 @@ struct Cell {
 }
 
 #[derive(Debug, Default)]
+struct Tally {
+    operations: AtomicU64,
+    bytes: AtomicU64,
+}
+
+#[derive(Debug)]
 struct Shard {
     cells: [[Cell; MAX_ENGINES]; 2],
+    staged: [[Tally; Reason::ALL.len()]; 2],
+}
+
+impl Default for Shard {
+    fn default() -> Shard {
+        Shard {
+            cells: Default::default(),
+            staged: std::array::from_fn(|_| std::array::from_fn(|_| Tally::default())),
+        }
+    }
 }
 
 /// Counters striped over threads, so that counting never shares a cache line for long.
@@ -44,6 +61,18 @@ pub struct EngineStats {
     pub errors: u64,
 }
 
+/// What was staged through host memory for one reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReasonStats {
+    /// Why it did not go direct.
+    pub reason: Reason,
+    /// Transfers that were staged for it, wholly or in part.
+    pub operations: u64,
+    /// Bytes that were staged for it.
+    pub bytes: u64,
+}
+
 /// What has been done so far, by direction and engine; engines that did nothing are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -52,30 +81,39 @@ pub struct Stats {
     pub read: Vec<EngineStats>,
     /// From memory to files.
     pub write: Vec<EngineStats>,
+    /// Why reads were staged; reasons that never applied are left out. The bytes sum up to those of the staging
+    /// engines.
+    pub read_staged: Vec<ReasonStats>,
+    /// Why writes were staged.
+    pub write_staged: Vec<ReasonStats>,
 }
 
 impl Counters {
     pub(crate) fn new() -> Counters {
-        Counters {
-            shards: [const { OnceLock::new() }; STRIPES],
-        }
+        Counters { shards: [const { OnceLock::new() }; STRIPES] }
     }
 
-    fn cell(&self, op: Op, engine: usize) -> &Cell {
-        let shard = self.shards[thread_stripe() % STRIPES].get_or_init(Box::default);
-        &shard.cells[op as usize][engine % MAX_ENGINES]
+    fn shard(&self) -> &Shard {
+        self.shards[thread_stripe() % STRIPES].get_or_init(Box::default)
     }
 
-    /// One transfer, or part of one, that moved `bytes`.
-    pub(crate) fn moved(&self, op: Op, engine: usize, bytes: usize) {
-        let cell = self.cell(op, engine);
-        cell.operations.fetch_add(1, Ordering::Relaxed);
+    /// A part of a transfer that moved `bytes`; the first one of an engine counts as its operation.
+    pub(crate) fn moved(&self, op: Op, engine: usize, bytes: usize, first: bool) {
+        let cell = &self.shard().cells[op as usize][engine % MAX_ENGINES];
+        cell.operations.fetch_add(first.into(), Ordering::Relaxed);
         cell.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// A part of a transfer that was staged for a reason.
+    pub(crate) fn staged(&self, op: Op, reason: Reason, bytes: usize, first: bool) {
+        let tally = &self.shard().staged[op as usize][reason as usize];
+        tally.operations.fetch_add(first.into(), Ordering::Relaxed);
+        tally.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// One attempt that failed.
     pub(crate) fn failed(&self, op: Op, engine: usize) {
-        self.cell(op, engine).errors.fetch_add(1, Ordering::Relaxed);
+        self.shard().cells[op as usize][engine % MAX_ENGINES].errors.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The sums, for engines named in order of their index.
@@ -85,12 +123,7 @@ impl Counters {
                 .iter()
                 .enumerate()
                 .map(|(index, engine)| {
-                    let mut total = EngineStats {
-                        engine,
-                        operations: 0,
-                        bytes: 0,
-                        errors: 0,
-                    };
+                    let mut total = EngineStats { engine, operations: 0, bytes: 0, errors: 0 };
                     for shard in self.shards.iter().filter_map(OnceLock::get) {
                         let cell = &shard.cells[op as usize][index];
                         total.operations += cell.operations.load(Ordering::Relaxed);
@@ -102,9 +135,26 @@ impl Counters {
                 .filter(|total| (total.operations, total.errors) != (0, 0))
                 .collect()
         };
+        let staged = |op: Op| {
+            Reason::ALL
+                .iter()
+                .map(|reason| {
+                    let mut total = ReasonStats { reason: *reason, operations: 0, bytes: 0 };
+                    for shard in self.shards.iter().filter_map(OnceLock::get) {
+                        let tally = &shard.staged[op as usize][*reason as usize];
+                        total.operations += tally.operations.load(Ordering::Relaxed);
+                        total.bytes += tally.bytes.load(Ordering::Relaxed);
+                    }
+                    total
+                })
+                .filter(|total| (total.operations, total.bytes) != (0, 0))
+                .collect()
+        };
         Stats {
             read: side(Op::Read),
             write: side(Op::Write),
+            read_staged: staged(Op::Read),
+            write_staged: staged(Op::Write),
         }
     }
 }
@@ -121,29 +171,17 @@ mod tests {
                 let counters = &counters;
                 scope.spawn(move || {
                     for _ in 0..100 {
-                        counters.moved(Op::Read, thread % 2, 3);
+                        counters.moved(Op::Read, thread % 2, 3, true);
+                        counters.staged(Op::Read, Reason::Alignment, 2, true);
                     }
                     counters.failed(Op::Write, 1);
                 });
             }
         });
         let stats = counters.sum(&["a", "b"]);
-        assert_eq!(
-            stats
-                .read
-                .iter()
-                .map(|e| (e.operations, e.bytes))
-                .collect::<Vec<_>>(),
-            [(2000, 6000); 2]
-        );
-        assert_eq!(
-            stats.write,
-            [EngineStats {
-                engine: "b",
-                operations: 0,
-                bytes: 0,
-                errors: 40
-            }]
-        );
+        assert_eq!(stats.read.iter().map(|e| (e.operations, e.bytes)).collect::<Vec<_>>(), [(2000, 6000); 2]);
+        let alignment = ReasonStats { reason: Reason::Alignment, operations: 4000, bytes: 8000 };
+        assert_eq!((stats.read_staged.as_slice(), stats.write_staged.len()), (&[alignment][..], 0));
+        assert_eq!(stats.write, [EngineStats { engine: "b", operations: 0, bytes: 0, errors: 40 }]);
     }
 }

@@ -20,6 +20,13 @@ pub(crate) fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 
+/// Sets this thread's errno to 0, for calls that report through it without saying so.
+pub(crate) fn clear_errno() {
+    // SAFETY: the address is this thread's own errno.
+    let errno = unsafe { &mut *libc::__errno_location() };
+    *errno = 0;
+}
+
 /// What statx says of an open file; fields the kernel did not fill are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Statx {
@@ -78,16 +85,8 @@ pub(crate) fn statx(fd: RawFd) -> Result<Statx, i32> {
     let mut raw: RawStatx = unsafe { std::mem::zeroed() };
     let mask = STATX_BASIC | STATX_MNT_ID | STATX_DIOALIGN | STATX_DIO_READ_ALIGN;
     // SAFETY: the path is a NUL-terminated constant and `raw` is a writable statx of the kernel's size (asserted above).
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_statx,
-            fd,
-            c"".as_ptr(),
-            libc::AT_EMPTY_PATH,
-            mask,
-            &raw mut raw,
-        )
-    };
+    let result =
+        unsafe { libc::syscall(libc::SYS_statx, fd, c"".as_ptr(), libc::AT_EMPTY_PATH, mask, &raw mut raw) };
     if result == 0 {
         let has = |bit: u32| raw.mask & bit != 0;
         return Ok(Statx {
@@ -129,9 +128,7 @@ pub(crate) fn is_set_user_id() -> bool {
 
 /// errno of this thread's last failed call.
 pub(crate) fn last_errno() -> i32 {
-    std::io::Error::last_os_error()
-        .raw_os_error()
-        .unwrap_or(libc::EIO)
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
 /// Whether some POSIX (per process) record lock is held on the file, by anyone. Closing any descriptor of a file
@@ -182,10 +179,7 @@ mod tests {
         let facts = statx(file.as_raw_fd()).unwrap();
         assert_eq!(facts.size, 5);
         assert_eq!(facts.ino, stat.st_ino);
-        assert_eq!(
-            facts.dev,
-            (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev))
-        );
+        assert_eq!(facts.dev, (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev)));
         assert_eq!(u32::from(facts.mode), stat.st_mode);
         assert_eq!(statx(-1), Err(libc::EBADF));
     }

@@ -23,13 +23,18 @@ impl<'a> Transfer<'a> {
         self.span.len()
     }
 
-    /// The part that starts `done` bytes in.
-    pub(crate) fn rest(&self, done: usize) -> Transfer<'a> {
+    /// A part of it.
+    pub(crate) fn part(&self, range: std::ops::Range<usize>) -> Transfer<'a> {
         Transfer {
-            span: self.span.slice(done, self.len() - done),
-            file_offset: self.file_offset + done as u64,
+            span: self.span.slice(range.start, range.len()),
+            file_offset: self.file_offset + range.start as u64,
             ..*self
         }
+    }
+
+    /// The part that starts `done` bytes in.
+    pub(crate) fn rest(&self, done: usize) -> Transfer<'a> {
+        self.part(done..self.len())
     }
 }
 
@@ -59,12 +64,7 @@ pub(crate) fn check<'a>(
         )));
     }
     match buffer.span(inner + buffer_offset, len) {
-        Some(span) => Ok(Transfer {
-            op,
-            file,
-            span,
-            file_offset,
-        }),
+        Some(span) => Ok(Transfer { op, file, span, file_offset }),
         None => Err(range_error(format!(
             "size {len} at buffer offset {buffer_offset} passes the end of the buffer ({usable} bytes)"
         ))),
@@ -82,16 +82,8 @@ mod tests {
         let file = FileRecord::inspect(file.as_raw_fd()).unwrap();
         // SAFETY: the range is never accessed.
         let buffer = unsafe { BufferRecord::new(0x10_0000, buffer_len, Place::Host) };
-        check(
-            Op::Read,
-            &file,
-            &buffer,
-            0x10_0000,
-            len,
-            file_offset,
-            buffer_offset,
-        )
-        .map(|t| (t.span.start() - 0x10_0000, t.len()))
+        check(Op::Read, &file, &buffer, 0x10_0000, len, file_offset, buffer_offset)
+            .map(|t| (t.span.start() - 0x10_0000, t.len()))
     }
 
     #[test]
@@ -117,10 +109,7 @@ mod tests {
         ] {
             let got =
                 expect(len, file_offset, buffer_offset, buffer_len).map_err(|e| (e.kind(), e.os_error()));
-            assert_eq!(
-                got, expected,
-                "size {len} at {file_offset}/{buffer_offset} of {buffer_len}"
-            );
+            assert_eq!(got, expected, "size {len} at {file_offset}/{buffer_offset} of {buffer_len}");
         }
     }
 }

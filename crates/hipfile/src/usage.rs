@@ -33,11 +33,7 @@ impl Usage {
         stripe.fetch_add(1, Ordering::SeqCst);
         let in_use = InUse { stripe };
         // Pairs with `retire`: either it sees our count, or we see its flag.
-        if self.retired.load(Ordering::SeqCst) {
-            None
-        } else {
-            Some(in_use)
-        }
+        if self.retired.load(Ordering::SeqCst) { None } else { Some(in_use) }
     }
 
     /// Retires the object unless it is in use; later uses are refused.
@@ -83,9 +79,7 @@ mod tests {
         let usage = Usage::default();
         let one = usage.enter().unwrap();
         assert!(!usage.retire());
-        let two = usage
-            .enter()
-            .expect("a refused retirement leaves the object usable");
+        let two = usage.enter().expect("a refused retirement leaves the object usable");
         drop(one);
         assert!(!usage.retire());
         drop(two);

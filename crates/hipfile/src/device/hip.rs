@@ -1,15 +1,19 @@
 //! HIP behind the device seam, real or emulated: the same code over another table. HIP's own numbers stop here.
 
 use std::ffi::CStr;
-use std::sync::Arc;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::{Arc, OnceLock};
 
-use gpu_sys::hip::{self, HipApi, HipError};
+use gpu_sys::hip::{self, AmdFileFn, HipApi, HipError};
 use gpu_sys::hip_load::{self, LoadError, LoadOptions};
+use gpu_sys::library::Library;
 
-use super::{Absence, Device, DeviceInfo, MemoryKind, Region};
+use super::{Absence, Device, DeviceInfo, MemoryKind, PeerToPeer, Region};
 use crate::buffer::{DevPtr, Place, Span};
 use crate::config::{Config, DeviceChoice, Order};
 use crate::error::{Error, ErrorKind, Result};
+use crate::op::Op;
+use crate::sys;
 
 #[derive(Debug)]
 struct Hip {
@@ -18,6 +22,9 @@ struct Hip {
     emulated: bool,
     count: u32,
     order: Order,
+    library: Option<Library>,
+    /// `hipAmdFileRead` and `hipAmdFileWrite`, looked up at first use.
+    amd_file: OnceLock<Option<(AmdFileFn, AmdFileFn)>>,
 }
 
 /// Finds the runtime: the process's own, else one that can be loaded, else (when told to) the built-in emulation.
@@ -28,7 +35,7 @@ pub(super) fn open(config: &Config) -> Result<Arc<dyn Device>, Absence> {
         // Asked for the emulation, a real runtime that is merely installed must not be drawn into the process.
         only_if_loaded: config.device == DeviceChoice::Emulated && config.hip_library.is_none(),
     };
-    let (api, version, emulated) = match hip_load::load(&options) {
+    let (api, version, emulated, library) = match hip_load::load(&options) {
         Ok(loaded) if config.device == DeviceChoice::Emulated && !loaded.emulated => {
             return Err(Absence::Unfit(Error::message(
                 ErrorKind::PlatformNotSupported,
@@ -36,7 +43,7 @@ pub(super) fn open(config: &Config) -> Result<Arc<dyn Device>, Absence> {
                 "the emulated GPU was asked for, but the process uses a real HIP runtime",
             )));
         }
-        Ok(loaded) => (loaded.api, loaded.version, loaded.emulated),
+        Ok(loaded) => (loaded.api, loaded.version, loaded.emulated, Some(loaded.library)),
         Err(error @ LoadError::NotFound { .. }) => {
             if config.device != DeviceChoice::Emulated {
                 return Err(Absence::NotThere(error.to_string()));
@@ -51,46 +58,32 @@ pub(super) fn open(config: &Config) -> Result<Arc<dyn Device>, Absence> {
             )));
         }
     };
-    let mut device = Hip {
-        api,
-        version,
-        emulated,
-        count: 0,
-        order: config.order,
-    };
+    let order = config.order;
+    let mut device = Hip { api, version, emulated, count: 0, order, library, amd_file: OnceLock::new() };
     let mut count = 0;
     // SAFETY: `count` is writable; the table's functions have the declared prototypes.
-    let counted = device.call("count GPUs", unsafe {
-        (device.api.hipGetDeviceCount)(&raw mut count)
-    });
+    let counted = device.call("count GPUs", unsafe { (device.api.hipGetDeviceCount)(&raw mut count) });
     counted.map_err(Absence::Unfit)?;
     device.count = u32::try_from(count).unwrap_or(0);
     if device.count == 0 {
         let name = HipError::NO_DEVICE.name().unwrap_or_default();
-        let error = Error::device(
-            ErrorKind::HipDriverError,
-            "count GPUs",
-            HipError::NO_DEVICE.0,
-            name,
-        );
+        let error = Error::device(ErrorKind::HipDriverError, "count GPUs", HipError::NO_DEVICE.0, name);
         return Err(Absence::Unfit(error));
     }
     Ok(Arc::new(device))
 }
 
 #[cfg(feature = "emulation")]
-fn built_in() -> Option<(HipApi, i32, bool)> {
+fn built_in() -> Option<(HipApi, i32, bool, Option<Library>)> {
     let api = *hip_emu::api();
     let mut version = 0;
     // SAFETY: `version` is writable.
-    unsafe { (api.hipRuntimeGetVersion)(&raw mut version) }
-        .ok()
-        .ok()?;
-    Some((api, version, true))
+    unsafe { (api.hipRuntimeGetVersion)(&raw mut version) }.ok().ok()?;
+    Some((api, version, true, None))
 }
 
 #[cfg(not(feature = "emulation"))]
-fn built_in() -> Option<(HipApi, i32, bool)> {
+fn built_in() -> Option<(HipApi, i32, bool, Option<Library>)> {
     None
 }
 
@@ -143,26 +136,17 @@ impl Hip {
         const OP: &str = "select GPU";
         // With one GPU the current one is always right.
         if self.count == 1 && ordinal == 0 {
-            return Ok(OnGpu {
-                hip: self,
-                before: None,
-            });
+            return Ok(OnGpu { hip: self, before: None });
         }
         let mut before = 0;
         // SAFETY: `before` is writable.
         self.call(OP, unsafe { (self.api.hipGetDevice)(&raw mut before) })?;
         if before == ordinal as i32 {
-            return Ok(OnGpu {
-                hip: self,
-                before: None,
-            });
+            return Ok(OnGpu { hip: self, before: None });
         }
         // SAFETY: a plain call; a number out of range gives an error.
         self.call(OP, unsafe { (self.api.hipSetDevice)(ordinal as i32) })?;
-        Ok(OnGpu {
-            hip: self,
-            before: Some(before),
-        })
+        Ok(OnGpu { hip: self, before: Some(before) })
     }
 
     fn await_device(&self) -> Result<()> {
@@ -180,6 +164,70 @@ impl Hip {
         }
     }
 
+    fn amd_file(&self) -> Option<(AmdFileFn, AmdFileFn)> {
+        *self.amd_file.get_or_init(|| hip_load::lookup_amd_file(&self.api, self.library))
+    }
+
+    /// One call of the runtime's file functions.
+    fn amd_transfer(&self, op: Op, fd: BorrowedFd<'_>, span: &Span<'_>, file_offset: u64) -> Result<usize> {
+        let Some((read, write)) = self.amd_file() else {
+            return Err(Error::os(op.name(), libc::ENOSYS));
+        };
+        self.start_thread(op)?;
+        let _on = self.on(Self::ordinal_of(span.place()))?;
+        self.await_work()?;
+        let function = match op {
+            Op::Read => read,
+            Op::Write => write,
+        };
+        let mut handle = hip::AmdFileHandle { pad: [0; 8] };
+        handle.fd = fd.as_raw_fd();
+        // Lower layers may leave both untouched.
+        let (mut copied, mut status) = (0_u64, 0_i32);
+        let at = std::ptr::without_provenance_mut(span.start());
+        sys::clear_errno();
+        // SAFETY: the span proves the device range, the descriptor is borrowed for the call, the outputs are writable.
+        let code = unsafe {
+            function(handle, at, span.len() as u64, file_offset as i64, &raw mut copied, &raw mut status)
+        };
+        let errno = sys::last_errno();
+        if code != HipError::SUCCESS && errno == libc::ENOTTY {
+            // The kernel driver does not know the request at all; the runtime makes some code of its own out of it.
+            let _ = self.call(op.name(), code);
+            return Err(Error::os(op.name(), libc::ENOTTY));
+        }
+        if status != 0 {
+            let _ = self.call(op.name(), code);
+            let errno = i32::try_from(status.unsigned_abs()).unwrap_or(libc::EIO);
+            return Err(Error::os(op.name(), errno));
+        }
+        self.call(op.name(), code)?;
+        // More than asked for would be a defect of the runtime; it must not become one of ours.
+        Ok(usize::try_from(copied).unwrap_or(usize::MAX).min(span.len()))
+    }
+
+    /// The runtime can crash when a file function is a thread's first call.
+    fn start_thread(&self, op: Op) -> Result<()> {
+        thread_local!(static STARTED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) });
+        if STARTED.get() {
+            return Ok(());
+        }
+        // SAFETY: a plain call.
+        self.call(op.name(), unsafe { (self.api.hipInit)(0) })?;
+        STARTED.set(true);
+        Ok(())
+    }
+
+    /// A direct transfer is no stream work: what the order setting promises has to be waited for.
+    fn await_work(&self) -> Result<()> {
+        if self.order == Order::Device {
+            return self.await_device();
+        }
+        // SAFETY: a plain call; null is the legacy default stream.
+        let waited = unsafe { (self.api.hipStreamSynchronize)(std::ptr::null_mut()) };
+        self.call("wait for the default stream", waited)
+    }
+
     fn info(&self, ordinal: u32) -> Result<DeviceInfo> {
         const OP: &str = "describe GPU";
         let mut name = [0; 256];
@@ -187,9 +235,7 @@ impl Hip {
         let mut uuid = hip::Uuid { bytes: [0; 16] };
         let at = ordinal as i32;
         // SAFETY: the array is as long as said.
-        self.call(OP, unsafe {
-            (self.api.hipDeviceGetName)(name.as_mut_ptr(), name.len() as i32, at)
-        })?;
+        self.call(OP, unsafe { (self.api.hipDeviceGetName)(name.as_mut_ptr(), name.len() as i32, at) })?;
         // SAFETY: the array is as long as said.
         let pci_known = unsafe { (self.api.hipDeviceGetPCIBusId)(pci.as_mut_ptr(), pci.len() as i32, at) };
         let pci_known = self.call(OP, pci_known).is_ok();
@@ -197,9 +243,7 @@ impl Hip {
         let uuid_known = unsafe { (self.api.hipDeviceGetUuid)(&raw mut uuid, at) };
         let _ = self.call(OP, uuid_known);
         let name = text(&name);
-        let note = name
-            .split_once(" (")
-            .map(|(_, note)| note.trim_end_matches(')').to_owned());
+        let note = name.split_once(" (").map(|(_, note)| note.trim_end_matches(')').to_owned());
         Ok(DeviceInfo {
             ordinal,
             emulation_note: note.filter(|_| self.emulated),
@@ -254,10 +298,7 @@ impl Device for Hip {
             hip::MEMORY_TYPE_HOST => MemoryKind::Host,
             _ => MemoryKind::Other,
         };
-        Ok(Some(Region {
-            kind,
-            ordinal: u32::try_from(found.device).unwrap_or(0),
-        }))
+        Ok(Some(Region { kind, ordinal: u32::try_from(found.device).unwrap_or(0) }))
     }
 
     fn allocation(&self, at: DevPtr) -> Result<(usize, usize)> {
@@ -298,17 +339,13 @@ impl Device for Hip {
     fn free(&self, ordinal: u32, at: DevPtr) -> Result<()> {
         let _on = self.on(ordinal)?;
         // SAFETY: the caller gives an address of `alloc`, once.
-        self.call("free", unsafe {
-            (self.api.hipFree)(std::ptr::without_provenance_mut(at.0))
-        })
+        self.call("free", unsafe { (self.api.hipFree)(std::ptr::without_provenance_mut(at.0)) })
     }
 
     fn pin(&self, start: *mut u8, len: usize) -> Result<()> {
         let flags = hip::HOST_REGISTER_PORTABLE | hip::HOST_REGISTER_MAPPED;
         // SAFETY: the pool owns the range and keeps it mapped until it is unpinned.
-        self.call("pin staging memory", unsafe {
-            (self.api.hipHostRegister)(start.cast(), len, flags)
-        })
+        self.call("pin staging memory", unsafe { (self.api.hipHostRegister)(start.cast(), len, flags) })
     }
 
     fn upload(&self, to: &Span<'_>, from: &[u8]) -> Result<()> {
@@ -318,12 +355,7 @@ impl Device for Hip {
         let target = std::ptr::without_provenance_mut(to.start());
         // SAFETY: the span proves the device range, the slice the host range; the call returns when both are done with.
         let code = unsafe {
-            (self.api.hipMemcpy)(
-                target,
-                from.as_ptr().cast(),
-                from.len(),
-                hip::MEMCPY_HOST_TO_DEVICE,
-            )
+            (self.api.hipMemcpy)(target, from.as_ptr().cast(), from.len(), hip::MEMCPY_HOST_TO_DEVICE)
         };
         self.call("copy to the GPU", code)
     }
@@ -335,17 +367,26 @@ impl Device for Hip {
         let source = std::ptr::without_provenance(from.start());
         // SAFETY: the span proves the device range, the slice the host range; the call returns when both are done with.
         let code = unsafe {
-            (self.api.hipMemcpy)(
-                to.as_mut_ptr().cast(),
-                source,
-                to.len(),
-                hip::MEMCPY_DEVICE_TO_HOST,
-            )
+            (self.api.hipMemcpy)(to.as_mut_ptr().cast(), source, to.len(), hip::MEMCPY_DEVICE_TO_HOST)
         };
         self.call("copy from the GPU", code)
     }
 
+    fn p2p(&self) -> Option<&dyn PeerToPeer> {
+        self.amd_file().map(|_| self as &dyn PeerToPeer)
+    }
+
     fn list(&self) -> Result<Vec<DeviceInfo>> {
         (0..self.count).map(|ordinal| self.info(ordinal)).collect()
+    }
+}
+
+impl PeerToPeer for Hip {
+    fn read(&self, fd: BorrowedFd<'_>, to: &Span<'_>, file_offset: u64) -> Result<usize> {
+        self.amd_transfer(Op::Read, fd, to, file_offset)
+    }
+
+    fn write(&self, fd: BorrowedFd<'_>, from: &Span<'_>, file_offset: u64) -> Result<usize> {
+        self.amd_transfer(Op::Write, fd, from, file_offset)
     }
 }

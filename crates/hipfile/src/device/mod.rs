@@ -4,6 +4,7 @@
 
 mod hip;
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use crate::buffer::{DevPtr, Place, Span};
@@ -82,8 +83,23 @@ pub(crate) trait Device: Send + Sync + std::fmt::Debug {
     /// Copies device memory to host bytes, ordered as the runtime's blocking copies are; lengths must be equal.
     fn download(&self, from: &Span<'_>, to: &mut [u8]) -> Result<()>;
 
+    /// File to GPU memory with no host copy, where the runtime has it.
+    fn p2p(&self) -> Option<&dyn PeerToPeer> {
+        None
+    }
+
     /// Its GPUs.
     fn list(&self) -> Result<Vec<DeviceInfo>>;
+}
+
+/// The power to move bytes between a file and GPU memory without the host. Short counts are passed on as they are;
+/// errors are errnos where the driver gives one.
+pub(crate) trait PeerToPeer: Send + Sync {
+    /// From an O_DIRECT descriptor to GPU memory; offset, address and length aligned.
+    fn read(&self, fd: BorrowedFd<'_>, to: &Span<'_>, file_offset: u64) -> Result<usize>;
+
+    /// From GPU memory to an O_DIRECT descriptor; offset, address and length aligned.
+    fn write(&self, fd: BorrowedFd<'_>, from: &Span<'_>, file_offset: u64) -> Result<usize>;
 }
 
 /// Why a runtime does not serve: it is not there, or it is there and unfit.
@@ -181,10 +197,7 @@ impl Devices {
 
     /// Where memory of this GPU lies.
     pub(crate) fn place_of(device: &Arc<dyn Device>, ordinal: u32) -> Place {
-        Place::Device {
-            device: Arc::clone(device),
-            ordinal,
-        }
+        Place::Device { device: Arc::clone(device), ordinal }
     }
 }
 
@@ -198,8 +211,6 @@ fn say_emulated(device: &dyn Device) {
             .and_then(|list| list.into_iter().find_map(|d| d.emulation_note))
             .map(|note| format!(" ({note})"))
             .unwrap_or_default();
-        notice::line(format_args!(
-            "using the emulated GPU: no real GPU memory is involved{note}"
-        ));
+        notice::line(format_args!("using the emulated GPU: no real GPU memory is involved{note}"));
     });
 }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::{DIRECT_RANK, Engine, Outcome, Parts};
+use super::{DIRECT_RANK, Engine, Fit, Outcome, Parts};
 use crate::block::{Block, BlockPool};
 use crate::buffer::{Place, Span};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::file::{DirectAlign, PlainFd};
 use crate::op::Op;
+use crate::reason::Reason;
 use crate::sys;
 use crate::transfer::Transfer;
 
@@ -22,9 +23,7 @@ struct Bounce {
 }
 
 pub(super) fn new(parts: &Parts) -> Box<dyn Engine> {
-    Box::new(Bounce {
-        blocks: Arc::clone(&parts.blocks),
-    })
+    Box::new(Bounce { blocks: Arc::clone(&parts.blocks) })
 }
 
 impl Engine for Bounce {
@@ -32,19 +31,20 @@ impl Engine for Bounce {
         "bounce"
     }
 
-    fn rank(&self, transfer: &Transfer<'_>) -> Option<u8> {
-        match transfer.span.place() {
-            Place::Device { .. } => Some(1),
+    fn fit(&self, transfer: &Transfer<'_>) -> Result<Fit, Reason> {
+        let rank = match transfer.span.place() {
+            Place::Device { .. } => 1,
             // In place there is no bounce.
-            Place::Host => Some(DIRECT_RANK),
-        }
+            Place::Host => DIRECT_RANK,
+        };
+        Ok(Fit::whole(rank, transfer))
     }
 
     fn run(&self, transfer: &Transfer<'_>) -> Outcome {
         let mut moved = 0;
         match self.carry(transfer, &mut moved) {
             Ok(()) => Outcome::done(moved),
-            Err(error) => Outcome::stopped(moved, error),
+            Err(error) => Outcome::failed(moved, error),
         }
     }
 }
@@ -130,11 +130,7 @@ impl Bounce {
             let n = match transfer.op {
                 Op::Read => {
                     let (skip, n) = fill(&rest, plain.fd, align, &mut block)?;
-                    host_copy(
-                        &rest.span.slice(0, n),
-                        &mut block.bytes_mut()[skip..skip + n],
-                        Op::Read,
-                    );
+                    host_copy(&rest.span.slice(0, n), &mut block.bytes_mut()[skip..skip + n], Op::Read);
                     n
                 }
                 Op::Write => {
@@ -171,11 +167,7 @@ impl Align {
         if !plain.direct_only {
             return Align(1);
         }
-        let fallback = DirectAlign {
-            mem: 4096,
-            offset: 4096,
-            read_offset: 4096,
-        };
+        let fallback = DirectAlign { mem: 4096, offset: 4096, read_offset: 4096 };
         let align = transfer.file.direct_align().unwrap_or(fallback);
         Align(match transfer.op {
             Op::Read => align.read_offset,

@@ -5,47 +5,83 @@
 
 mod bounce;
 mod null;
+mod p2p;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::block::BlockPool;
 use crate::config::Config;
 use crate::error::Error;
+use crate::reason::Reason;
 use crate::transfer::Transfer;
+
+/// Engines below this rank stage through host memory; from it on they are direct.
+pub(crate) const DIRECT_RANK: u8 = 100;
 
 /// Moves bytes between a file and memory. One transfer is independent of every other.
 pub(crate) trait Engine: Send + Sync + std::fmt::Debug {
     /// Its name, after its mechanism.
     fn name(&self) -> &'static str;
 
-    /// How well it suits this transfer; `None` when it cannot carry it.
-    fn rank(&self, transfer: &Transfer<'_>) -> Option<u8>;
+    /// Whether it is an engine that never stages, for whatever it carries.
+    fn is_direct(&self) -> bool {
+        false
+    }
+
+    /// How well it suits this transfer and which part of it it would carry, or why none. Cheap; no system call after
+    /// the first on a file.
+    fn fit(&self, transfer: &Transfer<'_>) -> Result<Fit, Reason>;
 
     /// Carries the transfer out on this thread.
     fn run(&self, transfer: &Transfer<'_>) -> Outcome;
 }
 
-/// Engines below this rank stage through host memory; from it on they are direct.
-pub(crate) const DIRECT_RANK: u8 = 100;
+/// An engine's offer for a transfer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fit {
+    /// The highest serves.
+    pub(crate) rank: u8,
+    /// The part it can carry, never empty; the router gives what is before and after to others.
+    pub(crate) body: Range<usize>,
+}
 
-/// What a run came to: the bytes of the unbroken prefix that moved, and the error that stopped it, if one did. Fewer
-/// bytes than asked for and no error means end of file.
+impl Fit {
+    /// The offer to carry all of it.
+    pub(crate) fn whole(rank: u8, transfer: &Transfer<'_>) -> Fit {
+        Fit { rank, body: 0..transfer.len() }
+    }
+}
+
+/// What a run came to: the bytes of the unbroken prefix that moved, and why it stopped there.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) moved: usize,
-    pub(crate) error: Option<Error>,
+    pub(crate) stop: Stop,
+}
+
+/// Why a run stopped.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// All is moved, or the file ends here.
+    Done,
+    /// An error at this place.
+    Failed(Error),
+    /// The engine cannot go on at this place, and another should.
+    Yielded(Reason),
 }
 
 impl Outcome {
     pub(crate) fn done(moved: usize) -> Outcome {
-        Outcome { moved, error: None }
+        Outcome { moved, stop: Stop::Done }
     }
 
-    pub(crate) fn stopped(moved: usize, error: Error) -> Outcome {
-        Outcome {
-            moved,
-            error: Some(error),
-        }
+    pub(crate) fn failed(moved: usize, error: Error) -> Outcome {
+        Outcome { moved, stop: Stop::Failed(error) }
+    }
+
+    pub(crate) fn yielded(moved: usize, reason: Reason) -> Outcome {
+        Outcome { moved, stop: Stop::Yielded(reason) }
     }
 }
 
@@ -59,7 +95,8 @@ pub(crate) struct Parts {
 type Constructor = fn(&Parts) -> Box<dyn Engine>;
 
 /// Every engine, by name. The place in this list is the engine's index in counters.
-pub(crate) const ENGINES: &[(&str, Constructor)] = &[("bounce", bounce::new), ("null", null::new)];
+pub(crate) const ENGINES: &[(&str, Constructor)] =
+    &[("p2p", p2p::new), ("bounce", bounce::new), ("null", null::new)];
 
 /// The engines' names, in order of their index.
 pub(crate) const NAMES: [&str; ENGINES.len()] = {
@@ -80,10 +117,7 @@ mod tests {
     fn the_list_agrees_with_configuration_and_counters() {
         assert_eq!(NAMES.as_slice(), crate::config::ENGINE_NAMES);
         assert!(ENGINES.len() <= crate::stats::MAX_ENGINES);
-        let parts = Parts {
-            blocks: BlockPool::new(1 << 16, 1 << 16),
-            config: Config::default(),
-        };
+        let parts = Parts { blocks: BlockPool::new(1 << 16, 1 << 16), config: Config::default() };
         for (name, new) in ENGINES {
             assert_eq!(new(&parts).name(), *name);
         }

@@ -1,6 +1,7 @@
 //! Moves nothing and says it did: measures everything around an engine. Serves only when named.
 
-use super::{Engine, Outcome, Parts};
+use super::{Engine, Fit, Outcome, Parts};
+use crate::reason::Reason;
 use crate::transfer::Transfer;
 
 #[derive(Debug)]
@@ -15,8 +16,8 @@ impl Engine for Null {
         "null"
     }
 
-    fn rank(&self, _: &Transfer<'_>) -> Option<u8> {
-        Some(0)
+    fn fit(&self, transfer: &Transfer<'_>) -> Result<Fit, Reason> {
+        Ok(Fit::whole(0, transfer))
     }
 
     fn run(&self, transfer: &Transfer<'_>) -> Outcome {

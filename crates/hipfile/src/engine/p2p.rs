@@ -1,0 +1,155 @@
+//! Storage to GPU memory and back with no host copy, by the runtime's own file functions. It stages nothing: what it
+//! cannot carry it leaves to others.
+
+use std::os::fd::AsRawFd;
+
+use super::{DIRECT_RANK, Engine, Fit, Outcome, Parts};
+use crate::buffer::Place;
+use crate::config::Fallback;
+use crate::error::Result;
+use crate::file::FileType;
+use crate::op::Op;
+use crate::reason::Reason;
+use crate::sys;
+use crate::transfer::Transfer;
+
+/// The kernel driver takes file offsets and sizes in units of this, whatever the file system would allow.
+const DRIVER_ALIGN: u64 = 4096;
+
+#[derive(Debug)]
+struct P2p {
+    any_file_system: bool,
+    forbid_staging: bool,
+}
+
+pub(super) fn new(parts: &Parts) -> Box<dyn Engine> {
+    Box::new(P2p {
+        any_file_system: parts.config.unsupported_file_systems,
+        forbid_staging: parts.config.fallback == Fallback::Forbid,
+    })
+}
+
+impl Engine for P2p {
+    fn name(&self) -> &'static str {
+        "p2p"
+    }
+
+    fn is_direct(&self) -> bool {
+        true
+    }
+
+    fn fit(&self, transfer: &Transfer<'_>) -> Result<Fit, Reason> {
+        let Place::Device { device, .. } = transfer.span.place() else { return Err(Reason::NotDeviceMemory) };
+        let file = transfer.file;
+        if device.p2p().is_none() {
+            return Err(Reason::NoSymbols);
+        }
+        if file.file_type() == FileType::Character {
+            return Err(Reason::FileType);
+        }
+        if file.appends() && transfer.op == Op::Write {
+            return Err(Reason::Append);
+        }
+        let align = file.direct_align().ok_or(Reason::NoDirectIo)?;
+        if file.direct().is_none() {
+            return Err(Reason::NoDirectIo);
+        }
+        let offset_align = match transfer.op {
+            Op::Read => align.read_offset,
+            Op::Write => align.offset,
+        };
+        let align = DRIVER_ALIGN.max(offset_align.into()).max(align.mem.into());
+        let start = transfer.file_offset;
+        let end = start + transfer.len() as u64;
+        let (first, last) = (start.next_multiple_of(align), end - end % align);
+        let congruent = (transfer.span.start() as u64 ^ start).is_multiple_of(align);
+        if first >= last || !congruent {
+            return Err(Reason::Alignment);
+        }
+        let body = (first - start) as usize..(last - start) as usize;
+        if file.demoted.contains(transfer.op, class(transfer, &body)) {
+            return Err(Reason::Demoted);
+        }
+        Ok(Fit { rank: DIRECT_RANK, body })
+    }
+
+    fn run(&self, transfer: &Transfer<'_>) -> Outcome {
+        let mut moved = 0;
+        while moved < transfer.len() {
+            let rest = transfer.rest(moved);
+            let want = match self.readable(&rest) {
+                0 => return Outcome::yielded(moved, Reason::EndOfFile),
+                n => n,
+            };
+            match step(&rest, want) {
+                Ok(0) => break,
+                Ok(n) => {
+                    moved += n;
+                    if n < want {
+                        return self.after_short(moved);
+                    }
+                }
+                // The driver answers EIO to a read that meets the end of the file; so the file shrank meanwhile.
+                Err(error)
+                    if error.os_error() == Some(libc::EIO)
+                        && !self.forbid_staging
+                        && self.readable(&rest) < want =>
+                {
+                    return Outcome::yielded(moved, Reason::EndOfFile);
+                }
+                Err(error) => {
+                    if error.os_error() == Some(libc::EINVAL) {
+                        let whole = 0..rest.len();
+                        transfer.file.demoted.insert(transfer.op, class(&rest, &whole));
+                    }
+                    return Outcome::failed(moved, error);
+                }
+            }
+        }
+        Outcome::done(moved)
+    }
+}
+
+impl P2p {
+    /// How much of a transfer lies in whole blocks of the file; all of it for writes and devices. The driver cannot
+    /// read a last, partial block.
+    fn readable(&self, transfer: &Transfer<'_>) -> usize {
+        let file = transfer.file;
+        // With staging forbidden there is nobody to read the last block: the driver may try.
+        if transfer.op == Op::Write || file.file_type() != FileType::Regular || self.forbid_staging {
+            return transfer.len();
+        }
+        let Some(fd) = file.direct() else { return 0 };
+        let Ok(facts) = sys::statx(fd.as_raw_fd()) else { return transfer.len() };
+        let whole = (facts.size - facts.size % DRIVER_ALIGN).saturating_sub(transfer.file_offset);
+        transfer.len().min(usize::try_from(whole).unwrap_or(usize::MAX))
+    }
+
+    /// After fewer bytes than asked for: at end of file that is all; otherwise another engine goes on, for the next
+    /// place may be unaligned.
+    fn after_short(&self, moved: usize) -> Outcome {
+        if self.forbid_staging { Outcome::done(moved) } else { Outcome::yielded(moved, Reason::EndOfFile) }
+    }
+}
+
+fn step(transfer: &Transfer<'_>, want: usize) -> Result<usize> {
+    let op = transfer.op;
+    let Place::Device { device, .. } = transfer.span.place() else {
+        unreachable!("fit refuses other memory");
+    };
+    let (Some(p2p), Some(fd)) = (device.p2p(), transfer.file.direct()) else {
+        unreachable!("fit refuses a device or a file without");
+    };
+    let span = transfer.span.slice(0, want);
+    match op {
+        Op::Read => p2p.read(fd, &span, transfer.file_offset),
+        Op::Write => p2p.write(fd, &span, transfer.file_offset),
+    }
+}
+
+/// The kind of a range: the largest power of two that divides all its parts.
+fn class(transfer: &Transfer<'_>, body: &std::ops::Range<usize>) -> u32 {
+    let start = body.start as u64;
+    let (offset, address) = (transfer.file_offset + start, transfer.span.start() as u64 + start);
+    (offset | address | body.len() as u64).trailing_zeros()
+}

@@ -1,0 +1,167 @@
+//! What every behaviour test needs: drivers on the emulated GPU, file systems to work on, random numbers, skips.
+
+pub(crate) mod model;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use hipfile::{Config, DeviceChoice, Driver};
+
+/// A driver on the emulated GPU that uses these engines and staging sizes.
+pub(crate) fn driver_with(engines: &[&str], change: impl FnOnce(&mut Config)) -> Driver {
+    let mut config = Config::default();
+    config.device = DeviceChoice::Emulated;
+    config.engines = Some(engines.iter().map(|e| (*e).to_owned()).collect());
+    // Small Blocks, so that the edges between them are met often.
+    config.block_len = 64 << 10;
+    config.pool_len = 1 << 20;
+    change(&mut config);
+    Driver::open(config).expect("a driver opens anywhere")
+}
+
+/// A driver on the emulated GPU.
+pub(crate) fn driver() -> Driver {
+    driver_with(&["bounce"], |_| {})
+}
+
+/// Says that a case did not run, and why.
+pub(crate) fn skip(what: &str, why: &str) {
+    eprintln!("SKIP: {what}: {why}");
+}
+
+/// How many random operations a model test does; more for long runs.
+pub(crate) fn operations(usual: usize) -> usize {
+    std::env::var("HIPFILE_TEST_OPS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+}
+
+/// A folder on some file system; a mount made for the test goes with it.
+#[derive(Debug)]
+pub(crate) struct Storage {
+    pub(crate) name: String,
+    folder: PathBuf,
+    mounted: bool,
+    _scratch: tempfile::TempDir,
+}
+
+impl Storage {
+    /// The file system the build lies on.
+    pub(crate) fn here() -> Storage {
+        let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch folder");
+        Storage { name: "here".into(), folder: scratch.path().into(), mounted: false, _scratch: scratch }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A fresh ext4 in a loop-mounted file.
+    pub(crate) fn ext4(options: &[&str]) -> Option<Storage> {
+        let options = ["loop"].iter().chain(options).copied().collect::<Vec<_>>().join(",");
+        Storage::image("ext4", &["mkfs.ext4", "-q", "-F"], 64 << 20, &options)
+    }
+
+    /// A fresh xfs in a loop-mounted file.
+    pub(crate) fn xfs() -> Option<Storage> {
+        Storage::image("xfs", &["mkfs.xfs", "-q", "-f"], 320 << 20, "loop")
+    }
+
+    /// A fresh tmpfs.
+    pub(crate) fn tmpfs() -> Option<Storage> {
+        let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch folder");
+        let folder = scratch.path().join("mnt");
+        std::fs::create_dir(&folder).expect("an empty folder");
+        Storage::mount("tmpfs", &["-t", "tmpfs", "-o", "size=256m", "tmpfs"], folder, scratch)
+    }
+
+    fn image(name: &str, mkfs: &[&str], size: u64, options: &str) -> Option<Storage> {
+        let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch folder");
+        let image = scratch.path().join("image");
+        std::fs::File::create(&image).and_then(|f| f.set_len(size)).expect("an image file");
+        let made = Command::new(mkfs[0]).args(&mkfs[1..]).arg(&image).output();
+        match made {
+            Ok(output) if output.status.success() => {}
+            Ok(output) => {
+                skip(
+                    name,
+                    &format!("{} failed: {}", mkfs[0], String::from_utf8_lossy(&output.stderr).trim()),
+                );
+                return None;
+            }
+            Err(error) => {
+                skip(name, &format!("{}: {error}", mkfs[0]));
+                return None;
+            }
+        }
+        let folder = scratch.path().join("mnt");
+        std::fs::create_dir(&folder).expect("an empty folder");
+        let image = image.to_str().expect("a plain path").to_owned();
+        Storage::mount(name, &["-t", name, "-o", options, &image], folder, scratch)
+    }
+
+    fn mount(name: &str, args: &[&str], folder: PathBuf, scratch: tempfile::TempDir) -> Option<Storage> {
+        match Command::new("mount").args(args).arg(&folder).output() {
+            Ok(output) if output.status.success() => {
+                Some(Storage { name: name.into(), folder, mounted: true, _scratch: scratch })
+            }
+            Ok(output) => {
+                let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+                skip(name, &format!("mounting is not allowed here: {why}"));
+                None
+            }
+            Err(error) => {
+                skip(name, &format!("mount: {error}"));
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        if self.mounted {
+            // Lazily, so that a failing test with open files leaves nothing behind.
+            let _ = Command::new("umount").arg("-l").arg(&self.folder).status();
+        }
+    }
+}
+
+/// Small, fast, repeatable randomness (xorshift64*).
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// Seeded from HIPFILE_TEST_SEED, else from the clock; the seed is printed, so that a failure can be repeated.
+    pub(crate) fn new() -> Random {
+        let seed = std::env::var("HIPFILE_TEST_SEED")
+            .ok()
+            .and_then(|s| s.parse().ok())
+            .unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |now| now.as_nanos() as u64) | 1);
+        eprintln!("HIPFILE_TEST_SEED={seed}");
+        Random(seed | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+
+    pub(crate) fn one_of(&mut self, choices: &[usize]) -> usize {
+        choices[self.below(choices.len())]
+    }
+
+    pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let value = self.next().to_le_bytes();
+            chunk.copy_from_slice(&value[..chunk.len()]);
+        }
+    }
+}

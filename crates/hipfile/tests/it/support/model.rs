@@ -1,0 +1,167 @@
+//! Random operations against a plain model of a file and of GPU memory: every byte, every count, every guard byte.
+
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+
+use hipfile::{Buffer, DevPtr, Driver, FileId};
+
+use super::{Random, Storage, driver_with, operations};
+
+/// Usable device bytes, and bytes on each side that nothing may touch.
+const SPACE: usize = 1 << 20;
+const GUARD: usize = 4096;
+/// Where the interesting sizes and offsets lie.
+const EDGES: &[usize] =
+    &[0, 1, 2, 511, 512, 513, 4095, 4096, 4097, 8192, 65535, 65536, 65537, 131071, 131072, 131073, 300_000];
+
+struct World {
+    driver: Driver,
+    file: std::fs::File,
+    id: FileId,
+    buffer: Buffer,
+    /// What the file must hold.
+    disk: Vec<u8>,
+    /// What the device memory must hold, guards included.
+    memory: Vec<u8>,
+    random: Random,
+}
+
+/// Runs the model over one set of engines on one file system.
+pub(crate) fn run(engines: &[&str], storage: Storage) {
+    let driver = driver_with(engines, |_| {});
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(storage.path("file"))
+        .expect("a file");
+    let id = driver.register_file(file.as_raw_fd()).expect("any file registers");
+    let mut buffer = Buffer::alloc(&driver, 0, SPACE + 2 * GUARD).expect("device memory");
+    let mut random = Random::new();
+    let mut memory = vec![0; SPACE + 2 * GUARD];
+    random.fill(&mut memory);
+    buffer.upload(0, &memory).expect("an upload");
+    let mut world = World { driver, file, id, buffer, disk: Vec::new(), memory, random };
+    let count = operations(4000);
+    for step in 0..count {
+        world.step(step);
+        if step % 100 == 99 || step + 1 == count {
+            world.check_all(step);
+        }
+    }
+    eprintln!("{count} operations on {} by {engines:?}", storage.name);
+}
+
+impl World {
+    fn near_edge(&mut self) -> usize {
+        let edge = self.random.one_of(EDGES);
+        match self.random.below(4) {
+            0 => edge,
+            1 => edge.saturating_sub(self.random.below(3)),
+            2 => edge + self.random.below(3),
+            _ => self.random.below(edge.max(1) + 1),
+        }
+    }
+
+    /// An offset around an edge, or around the end of the file.
+    fn file_offset(&mut self) -> usize {
+        if self.random.below(3) == 0 {
+            (self.disk.len() + self.random.below(5)).saturating_sub(2)
+        } else {
+            self.near_edge()
+        }
+    }
+
+    fn step(&mut self, step: usize) {
+        let len = self.near_edge();
+        let at = (self.near_edge() + self.random.below(9)).min(SPACE - len) + GUARD;
+        let offset = self.file_offset();
+        match self.random.below(8) {
+            0..=3 => self.read(step, len, at, offset),
+            4..=6 => self.write(step, len, at, offset),
+            _ => self.outside(offset),
+        }
+    }
+
+    /// The same place said in one of three ways: base and offset, inner pointer, or half of each.
+    fn address(&mut self, at: usize) -> (DevPtr, i64) {
+        let base = self.buffer.ptr().0;
+        match self.random.below(3) {
+            0 => (DevPtr(base), at as i64),
+            1 => (DevPtr(base + at), 0),
+            _ => (DevPtr(base + at / 2), (at - at / 2) as i64),
+        }
+    }
+
+    fn read(&mut self, step: usize, len: usize, at: usize, offset: usize) {
+        let (ptr, buffer_offset) = self.address(at);
+        // SAFETY: the range lies inside the buffer, which outlives the call and is used by this thread alone.
+        let n = unsafe { self.driver.read(self.id, ptr, len, offset as i64, buffer_offset) };
+        let expected = self.disk.len().saturating_sub(offset).min(len);
+        assert_eq!(n.as_ref().ok(), Some(&expected), "step {step}: read {len} at {offset} to {at}: {n:?}");
+        self.memory[at..at + expected].copy_from_slice(&self.disk[offset.min(self.disk.len())..][..expected]);
+        self.check(step, at, len);
+    }
+
+    fn write(&mut self, step: usize, len: usize, at: usize, offset: usize) {
+        let (ptr, buffer_offset) = self.address(at);
+        // SAFETY: as for read.
+        let n = unsafe { self.driver.write(self.id, ptr, len, offset as i64, buffer_offset) };
+        assert_eq!(n.as_ref().ok(), Some(&len), "step {step}: write {len} at {offset} from {at}: {n:?}");
+        if len > 0 {
+            self.disk.resize(self.disk.len().max(offset + len), 0);
+            self.disk[offset..offset + len].copy_from_slice(&self.memory[at..at + len]);
+        }
+        self.check_file(step, offset.saturating_sub(5000), len + 10_000);
+        // Now and then other memory content, so that a read that moves nothing is noticed.
+        let mut fresh = vec![0; 777];
+        self.random.fill(&mut fresh);
+        let place = GUARD + self.random.below(SPACE - fresh.len());
+        self.buffer.upload(place, &fresh).expect("an upload");
+        self.memory[place..place + fresh.len()].copy_from_slice(&fresh);
+    }
+
+    /// Somebody else changes the file by plain means.
+    fn outside(&mut self, offset: usize) {
+        if self.random.below(3) == 0 {
+            let len = self.file_offset();
+            self.file.set_len(len as u64).expect("a truncation");
+            self.disk.resize(len, 0);
+        } else {
+            let mut bytes = vec![0; self.near_edge().min(5000)];
+            self.random.fill(&mut bytes);
+            self.file.write_all_at(&bytes, offset as u64).expect("a plain write");
+            if !bytes.is_empty() {
+                self.disk.resize(self.disk.len().max(offset + bytes.len()), 0);
+                self.disk[offset..offset + bytes.len()].copy_from_slice(&bytes);
+            }
+        }
+    }
+
+    /// The device memory around a range.
+    fn check(&self, step: usize, at: usize, len: usize) {
+        let (from, to) = (at.saturating_sub(GUARD), (at + len + GUARD).min(self.memory.len()));
+        let mut now = vec![0; to - from];
+        self.buffer.download(from, &mut now).expect("a download");
+        if let Some(bad) = (0..now.len()).find(|i| now[*i] != self.memory[from + i]) {
+            panic!("step {step}: device byte {} is wrong (range {at}+{len})", from + bad);
+        }
+    }
+
+    /// The file around a range, by plain reads.
+    fn check_file(&self, step: usize, from: usize, len: usize) {
+        assert_eq!(self.file.metadata().expect("metadata").len() as usize, self.disk.len(), "step {step}");
+        let (from, to) = (from.min(self.disk.len()), (from + len).min(self.disk.len()));
+        let mut now = vec![0; to - from];
+        self.file.read_exact_at(&mut now, from as u64).expect("a plain read");
+        if let Some(bad) = (0..now.len()).find(|i| now[*i] != self.disk[from + i]) {
+            panic!("step {step}: file byte {} is wrong", from + bad);
+        }
+    }
+
+    fn check_all(&self, step: usize) {
+        self.check(step, 0, self.memory.len());
+        self.check_file(step, 0, self.disk.len());
+    }
+}
