@@ -26,96 +26,26 @@ const STEPS: &[Step] = &[
         fast: false,
         run: tools::ensure_all,
     },
-    Step {
-        name: "fmt",
-        what: "formatting",
-        fast: true,
-        run: fmt,
-    },
-    Step {
-        name: "tidy",
-        what: "the source rules",
-        fast: true,
-        run: tidy::main,
-    },
-    Step {
-        name: "clippy",
-        what: "lints, none allowed",
-        fast: true,
-        run: clippy,
-    },
-    Step {
-        name: "build",
-        what: "everything, unoptimized",
-        fast: false,
-        run: build,
-    },
-    Step {
-        name: "dist-debug",
-        what: "the staged tree that tests use",
-        fast: true,
-        run: dist_debug,
-    },
-    Step {
-        name: "doctest",
-        what: "examples in the documentation",
-        fast: false,
-        run: doctest,
-    },
-    Step {
-        name: "doc",
-        what: "the documentation builds without a warning",
-        fast: false,
-        run: doc,
-    },
-    Step {
-        name: "deny",
-        what: "licences, sources and duplicates of dependencies",
-        fast: false,
-        run: deny,
-    },
-    Step {
-        name: "test",
-        what: "the tests, but those of the next three steps",
-        fast: true,
-        run: test,
-    },
-    Step {
-        name: "abi",
-        what: "the C headers against Rust and the symbol table",
-        fast: true,
-        run: abi::run,
-    },
+    Step { name: "fmt", what: "formatting", fast: true, run: fmt },
+    Step { name: "tidy", what: "the source rules", fast: true, run: tidy::main },
+    Step { name: "clippy", what: "lints, none allowed", fast: true, run: clippy },
+    Step { name: "build", what: "everything, unoptimized", fast: false, run: build },
+    Step { name: "dist-debug", what: "the staged tree that tests use", fast: true, run: dist_debug },
+    Step { name: "doctest", what: "examples in the documentation", fast: false, run: doctest },
+    Step { name: "doc", what: "the documentation builds without a warning", fast: false, run: doc },
+    Step { name: "deny", what: "licences, sources and duplicates of dependencies", fast: false, run: deny },
+    Step { name: "test", what: "the tests, but those of the next three steps", fast: true, run: test },
+    Step { name: "abi", what: "the C headers against Rust and the symbol table", fast: true, run: abi::run },
     Step {
         name: "c",
         what: "C programs: plain, under valgrind, with the address sanitizer",
         fast: false,
         run: c_tests,
     },
-    Step {
-        name: "referee",
-        what: "the HIP table against the oldest bindings",
-        fast: false,
-        run: referee,
-    },
-    Step {
-        name: "dist",
-        what: "the staged tree as it is shipped",
-        fast: false,
-        run: dist_release,
-    },
-    Step {
-        name: "readme",
-        what: "the first command of README.md",
-        fast: false,
-        run: readme,
-    },
-    Step {
-        name: "examples",
-        what: "the example programs, built and run",
-        fast: false,
-        run: examples,
-    },
+    Step { name: "referee", what: "the HIP table against the oldest bindings", fast: false, run: referee },
+    Step { name: "dist", what: "the staged tree as it is shipped", fast: false, run: dist_release },
+    Step { name: "readme", what: "the first command of README.md", fast: false, run: readme },
+    Step { name: "examples", what: "the example programs, built and run", fast: false, run: examples },
 ];
 
 /// The command line of `cargo xtask ci`.
@@ -126,12 +56,7 @@ pub(crate) fn main(args: &[&str]) -> Result<(), String> {
     let steps = match args {
         ["--list"] => {
             for step in STEPS {
-                println!(
-                    "{:<12} {}{}",
-                    step.name,
-                    step.what,
-                    if step.fast { " (fast)" } else { "" }
-                );
+                println!("{:<12} {}{}", step.name, step.what, if step.fast { " (fast)" } else { "" });
             }
             return Ok(());
         }
@@ -151,10 +76,7 @@ pub(crate) fn main(args: &[&str]) -> Result<(), String> {
             Ok(()) => println!("<== {}: passed in {}", step.name, readable(took)),
             Err(why) => {
                 println!("<== {}: FAILED after {}", step.name, readable(took));
-                return Err(format!(
-                    "{why}\nxtask: only this step again: cargo xtask ci {}",
-                    step.name
-                ));
+                return Err(format!("{why}\nxtask: only this step again: cargo xtask ci {}", step.name));
             }
         }
     }
@@ -189,9 +111,7 @@ fn fmt() -> Result<(), String> {
 }
 
 fn clippy() -> Result<(), String> {
-    cargo()
-        .words("clippy --locked --workspace --all-targets -- -D warnings")
-        .run()
+    cargo().words("clippy --locked --workspace --all-targets -- -D warnings").run()
 }
 
 fn build() -> Result<(), String> {
@@ -211,19 +131,13 @@ fn doctest() -> Result<(), String> {
 }
 
 fn doc() -> Result<(), String> {
-    cargo()
-        .words("doc --locked --workspace --no-deps")
-        .env("RUSTDOCFLAGS", "-D warnings")
-        .run()
+    cargo().words("doc --locked --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings").run()
 }
 
 const C_PROGRAMS: &str = "package(libhipfile) and binary(=c_programs)";
 
 fn test() -> Result<(), String> {
-    Nextest::new()
-        .filter(&format!("not ({}) and not ({C_PROGRAMS})", abi::FILTER))
-        .staged()
-        .run()
+    Nextest::new().filter(&format!("not ({}) and not ({C_PROGRAMS})", abi::FILTER)).staged().run()
 }
 
 fn c_tests() -> Result<(), String> {
@@ -235,9 +149,7 @@ fn c_tests() -> Result<(), String> {
 fn referee() -> Result<(), String> {
     let fake = layout::root().join("crates/gpu-sys/tests/fake-rocm-6.2");
     let mut path = vec![fake];
-    path.extend(std::env::split_paths(
-        &std::env::var_os("PATH").unwrap_or_default(),
-    ));
+    path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
     let path = std::env::join_paths(path).map_err(|e| format!("PATH: {e}"))?;
     Nextest::new()
         .test_binary("gpu-sys", "referee")
@@ -250,13 +162,9 @@ fn referee() -> Result<(), String> {
 /// The database of known faults is not part of the checkout, and machines that build may not reach it: it is used
 /// where somebody fetched it (`cargo deny fetch db`), and never fetched here.
 fn deny() -> Result<(), String> {
-    tools::cargo_tool("deny")?
-        .words("--locked check bans licenses sources")
-        .run()?;
+    tools::cargo_tool("deny")?.words("--locked check bans licenses sources").run()?;
     if tools::has_advisories() {
-        tools::cargo_tool("deny")?
-            .words("--offline check advisories")
-            .run()
+        tools::cargo_tool("deny")?.words("--offline check advisories").run()
     } else {
         println!(
             "SKIP: known faults of dependencies: the database is not on this machine (cargo deny fetch db)"
@@ -277,15 +185,9 @@ fn readme() -> Result<(), String> {
     let dir = scratch("readme")?;
     let (source, copy) = (dir.join("source"), dir.join("copy"));
     // Above one chunk, and no multiple of any block size.
-    let bytes: Vec<u8> = (0..33_333_333_u32)
-        .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
-        .collect();
+    let bytes: Vec<u8> = (0..33_333_333_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     fs::write(&source, &bytes).map_err(|e| format!("{}: {e}", source.display()))?;
-    cargo()
-        .words("run --locked --release -- copy")
-        .arg(&source)
-        .arg(&copy)
-        .run()?;
+    cargo().words("run --locked --release -- copy").arg(&source).arg(&copy).run()?;
     let copied = fs::read(&copy).map_err(|e| format!("{}: {e}", copy.display()))?;
     if copied == bytes {
         Ok(())
@@ -300,13 +202,7 @@ fn examples() -> Result<(), String> {
     let staged = dist.join("share/doc/hipfile/examples");
     cmd("cp").arg("-R").arg(staged.join(".")).arg(&dir).run()?;
     let hipfile = format!("HIPFILE={}", dist.display());
-    cmd("make")
-        .arg("-C")
-        .arg(&dir)
-        .arg(hipfile)
-        .arg("CFLAGS=-O2 -g -Wall -Wextra -Werror")
-        .arg("check")
-        .run()
+    cmd("make").arg("-C").arg(&dir).arg(hipfile).arg("CFLAGS=-O2 -g -Wall -Wextra -Werror").arg("check").run()
 }
 
 #[cfg(test)]
@@ -315,11 +211,8 @@ mod tests {
 
     #[test]
     fn steps_are_chosen_by_name() {
-        let names: Vec<&str> = chosen(&["tidy", "fmt"])
-            .expect("steps")
-            .iter()
-            .map(|step| step.name)
-            .collect();
+        let names: Vec<&str> =
+            chosen(&["tidy", "fmt"]).expect("steps").iter().map(|step| step.name).collect();
         assert_eq!(names, ["tidy", "fmt"]);
         assert!(chosen(&["tidy", "frob"]).is_err_and(|e| e.contains("no step frob")));
         assert!(main(&["--slow"]).is_err_and(|e| e.contains("--slow")));

@@ -14,11 +14,7 @@ pub(crate) struct Cmd {
 
 /// Starts a [`Cmd`].
 pub(crate) fn cmd(program: impl AsRef<OsStr>) -> Cmd {
-    Cmd {
-        program: program.as_ref().to_owned(),
-        args: Vec::new(),
-        env: Vec::new(),
-    }
+    Cmd { program: program.as_ref().to_owned(), args: Vec::new(), env: Vec::new() }
 }
 
 /// The cargo that runs us.
@@ -53,11 +49,7 @@ impl Cmd {
         let line = self.line();
         println!("$ {line}");
         let status = self.command().status().map_err(|e| format!("{line}: {e}"))?;
-        if status.success() {
-            Ok(())
-        } else {
-            Err(format!("failed ({status}): {line}"))
-        }
+        if status.success() { Ok(()) } else { Err(format!("failed ({status}): {line}")) }
     }
 
     /// Runs it silently and gives its standard output; its standard error goes where ours goes.
@@ -66,11 +58,7 @@ impl Cmd {
     /// As [`Cmd::run`], or the output is not UTF-8.
     pub(crate) fn output(self) -> Result<String, String> {
         let line = self.line();
-        let out = self
-            .command()
-            .stderr(Stdio::inherit())
-            .output()
-            .map_err(|e| format!("{line}: {e}"))?;
+        let out = self.command().stderr(Stdio::inherit()).output().map_err(|e| format!("{line}: {e}"))?;
         if !out.status.success() {
             return Err(format!("failed ({}): {line}", out.status));
         }
@@ -79,10 +67,7 @@ impl Cmd {
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
-        command
-            .args(&self.args)
-            .stdin(Stdio::null())
-            .current_dir(crate::layout::root());
+        command.args(&self.args).stdin(Stdio::null()).current_dir(crate::layout::root());
         for (name, value) in &self.env {
             command.env(name, value);
         }
@@ -90,10 +75,8 @@ impl Cmd {
     }
 
     fn line(&self) -> String {
-        let env = self
-            .env
-            .iter()
-            .map(|(name, value)| format!("{}={}", name.to_string_lossy(), quoted(value)));
+        let env =
+            self.env.iter().map(|(name, value)| format!("{}={}", name.to_string_lossy(), quoted(value)));
         env.chain(std::iter::once(quoted(&self.program)))
             .chain(self.args.iter().map(|arg| quoted(arg)))
             .collect::<Vec<_>>()
@@ -122,8 +105,7 @@ pub(crate) fn which(program: &str) -> Option<PathBuf> {
 
 fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
-    path.metadata()
-        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]
@@ -132,26 +114,14 @@ mod tests {
 
     #[test]
     fn a_command_line_can_be_pasted_into_a_shell() {
-        let line = cmd("cc")
-            .words("-O2 -I include")
-            .arg("a b.c")
-            .arg("it's")
-            .env("CFLAGS", "-g -O0")
-            .line();
+        let line = cmd("cc").words("-O2 -I include").arg("a b.c").arg("it's").env("CFLAGS", "-g -O0").line();
         assert_eq!(line, r"CFLAGS='-g -O0' cc -O2 -I include 'a b.c' 'it'\''s'");
     }
 
     #[test]
     fn a_failing_child_is_an_error_that_names_it() {
-        let error = cmd("sh")
-            .arg("-c")
-            .arg("exit 3")
-            .run()
-            .expect_err("exit status 3");
-        assert!(
-            error.contains("exit status: 3") && error.contains("sh -c 'exit 3'"),
-            "{error}"
-        );
+        let error = cmd("sh").arg("-c").arg("exit 3").run().expect_err("exit status 3");
+        assert!(error.contains("exit status: 3") && error.contains("sh -c 'exit 3'"), "{error}");
         let error = cmd("no-such-program-here").run().expect_err("no such program");
         assert!(error.contains("no-such-program-here"), "{error}");
     }

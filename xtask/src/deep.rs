@@ -9,10 +9,5 @@ use crate::nextest::Nextest;
 pub(crate) fn run() -> Result<(), String> {
     let ops = std::env::var("HIPFILE_TEST_OPS").unwrap_or_else(|_| "1000000".to_owned());
     crate::dist::stage(true, None)?;
-    Nextest::new()
-        .profile("deep")
-        .filter("test(/random|model/)")
-        .staged()
-        .env("HIPFILE_TEST_OPS", &ops)
-        .run()
+    Nextest::new().profile("deep").filter("test(/random|model/)").staged().env("HIPFILE_TEST_OPS", &ops).run()
 }

@@ -65,12 +65,7 @@ pub(crate) fn stage(debug: bool, out: Option<PathBuf>) -> Result<PathBuf, String
         }
     };
     let built = target.join(if debug { "debug" } else { "release" });
-    Stage {
-        built,
-        dir: dir.clone(),
-        version: layout::version()?,
-    }
-    .all()?;
+    Stage { built, dir: dir.clone(), version: layout::version()? }.all()?;
     Ok(dir)
 }
 
@@ -98,40 +93,23 @@ impl Stage {
         self.tree(&root.join("include"), "include", &[".h"])?;
         self.template(include_str!("../dist/hipfile.pc.in"), "lib/pkgconfig/hipfile.pc")?;
         let cmake = "lib/cmake/hipfile/hipfile-config";
-        self.template(
-            include_str!("../dist/hipfile-config.cmake.in"),
-            &format!("{cmake}.cmake"),
-        )?;
+        self.template(include_str!("../dist/hipfile-config.cmake.in"), &format!("{cmake}.cmake"))?;
         self.template(
             include_str!("../dist/hipfile-config-version.cmake.in"),
             &format!("{cmake}-version.cmake"),
         )?;
 
-        for name in [
-            "README.md",
-            "CHANGELOG.md",
-            "LICENSE",
-            "LICENSE-APACHE",
-            "LICENSE-MIT",
-        ] {
+        for name in ["README.md", "CHANGELOG.md", "LICENSE", "LICENSE-APACHE", "LICENSE-MIT"] {
             self.file(&root.join(name), &format!("share/doc/hipfile/{name}"), 0o644)?;
         }
         self.tree(&root.join("docs"), "share/doc/hipfile/docs", &[".md"])?;
-        self.tree(
-            &root.join("examples/c"),
-            "share/doc/hipfile/examples",
-            &[".c", ".h", "Makefile"],
-        )?;
+        self.tree(&root.join("examples/c"), "share/doc/hipfile/examples", &[".c", ".h", "Makefile"])?;
 
         self.program("libamdhip64.so", "lib/hip-emu/libamdhip64.so.7")?;
         self.link("libamdhip64.so.7", "lib/hip-emu/libamdhip64.so.6")?;
         self.link("libamdhip64.so.7", "lib/hip-emu/libamdhip64.so")?;
         self.program("libhiprtc.so", "lib/hip-emu/libhiprtc.so")?;
-        self.tree(
-            &root.join("crates/hip-emu-so/include"),
-            "include/hip-emu",
-            &[".h"],
-        )
+        self.tree(&root.join("crates/hip-emu-so/include"), "include/hip-emu", &[".h"])
     }
 
     fn major(&self) -> &str {
@@ -169,33 +147,29 @@ impl Stage {
         link().map_err(|e| format!("{}: {e}", path.display()))
     }
 
-    /// Copies the files below `from` whose names end in one of `endings`, with their folders.
+    /// Copies the files below `from` whose names end in one of `endings`, with their folders. There must be some.
     fn tree(&self, from: &Path, to: &str, endings: &[&str]) -> Result<(), String> {
+        match self.copy_tree(from, to, endings)? {
+            0 => Err(format!("{} holds nothing that ends in {}", from.display(), endings.join(" or "))),
+            _ => Ok(()),
+        }
+    }
+
+    fn copy_tree(&self, from: &Path, to: &str, endings: &[&str]) -> Result<usize, String> {
         let at = |e: std::io::Error| format!("{}: {e}", from.display());
         let mut count = 0;
         for entry in fs::read_dir(from).map_err(at)? {
             let entry = entry.map_err(at)?;
-            let name = entry
-                .file_name()
-                .into_string()
-                .map_err(|n| format!("{}: not UTF-8", n.display()))?;
+            let name = entry.file_name().into_string().map_err(|n| format!("{}: not UTF-8", n.display()))?;
             let target = format!("{to}/{name}");
             if entry.path().is_dir() {
-                self.tree(&entry.path(), &target, endings)?;
-                count += 1;
+                count += self.copy_tree(&entry.path(), &target, endings)?;
             } else if endings.iter().any(|ending| name.ends_with(ending)) {
                 self.file(&entry.path(), &target, 0o644)?;
                 count += 1;
             }
         }
-        if count == 0 {
-            return Err(format!(
-                "{} holds nothing that ends in {}",
-                from.display(),
-                endings.join(" or ")
-            ));
-        }
-        Ok(())
+        Ok(count)
     }
 
     fn template(&self, text: &str, to: &str) -> Result<(), String> {
@@ -224,11 +198,7 @@ mod tests {
     use super::*;
 
     fn stage_in(dir: &Path) -> Stage {
-        Stage {
-            built: dir.join("built"),
-            dir: dir.join("out"),
-            version: "0.5.0".to_owned(),
-        }
+        Stage { built: dir.join("built"), dir: dir.join("out"), version: "0.5.0".to_owned() }
     }
 
     #[test]
@@ -255,24 +225,18 @@ mod tests {
         stage.link("ours", "lib/link").expect("linked again");
         assert_eq!(fs::read(lib.join("theirs")).expect("theirs"), b"x");
         assert_eq!(fs::read(lib.join("link")).expect("ours"), b"new");
-        assert_eq!(
-            lib.join("ours").metadata().expect("ours").permissions().mode() & 0o777,
-            0o755
-        );
+        assert_eq!(lib.join("ours").metadata().expect("ours").permissions().mode() & 0o777, 0o755);
         assert!(!lib.join("ours.new").exists());
     }
 
     #[test]
     fn a_missing_build_output_is_an_error_that_names_it() {
         let tmp = tempfile::tempdir().expect("a folder");
-        let error = stage_in(tmp.path())
-            .program("libx.so", "lib/libx.so")
-            .expect_err("not built");
+        let error = stage_in(tmp.path()).program("libx.so", "lib/libx.so").expect_err("not built");
         assert!(error.contains("built/libx.so"), "{error}");
         fs::create_dir_all(tmp.path().join("empty")).expect("a folder");
-        let error = stage_in(tmp.path())
-            .tree(&tmp.path().join("empty"), "include", &[".h"])
-            .expect_err("empty");
+        let error =
+            stage_in(tmp.path()).tree(&tmp.path().join("empty"), "include", &[".h"]).expect_err("empty");
         assert!(error.contains("holds nothing"), "{error}");
     }
 

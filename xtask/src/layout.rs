@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 
 /// The root of the checkout.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap_or(Path::new("."))
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
 /// The folder for build outputs: `CARGO_TARGET_DIR`, else `target`.

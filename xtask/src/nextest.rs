@@ -118,13 +118,8 @@ fn skips(xml: &str) -> BTreeSet<String> {
         // The first line of an output follows its tag, the last one stands before the closing tag.
         .map(|line| line.split('<').next().unwrap_or(line).trim_end())
         .map(|line| {
-            let line = line
-                .replace("&lt;", "<")
-                .replace("&gt;", ">")
-                .replace("&quot;", "\"");
-            line.replace("&apos;", "'")
-                .replace("&#39;", "'")
-                .replace("&amp;", "&")
+            let line = line.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"");
+            line.replace("&apos;", "'").replace("&#39;", "'").replace("&amp;", "&")
         })
         .collect()
 }

@@ -16,16 +16,8 @@ struct CargoTool {
 }
 
 const CARGO_TOOLS: &[CargoTool] = &[
-    CargoTool {
-        name: "nextest",
-        version: "0.9.143",
-        oldest: [0, 9, 100],
-    },
-    CargoTool {
-        name: "deny",
-        version: "0.20.2",
-        oldest: [0, 18, 0],
-    },
+    CargoTool { name: "nextest", version: "0.9.143", oldest: [0, 9, 100] },
+    CargoTool { name: "deny", version: "0.20.2", oldest: [0, 18, 0] },
 ];
 
 /// A Debian package, the program or library that shows it to be there, and what it is for.
@@ -41,36 +33,12 @@ enum Proof {
 }
 
 const PACKAGES: &[Package] = &[
-    Package {
-        name: "valgrind",
-        proof: Proof::Program("valgrind"),
-        purpose: "C programs under valgrind",
-    },
-    Package {
-        name: "e2fsprogs",
-        proof: Proof::Program("mkfs.ext4"),
-        purpose: "tests on ext4",
-    },
-    Package {
-        name: "xfsprogs",
-        proof: Proof::Program("mkfs.xfs"),
-        purpose: "tests on xfs",
-    },
-    Package {
-        name: "btrfs-progs",
-        proof: Proof::Program("mkfs.btrfs"),
-        purpose: "tests on btrfs",
-    },
-    Package {
-        name: "pkg-config",
-        proof: Proof::Program("pkg-config"),
-        purpose: "tests of hipfile.pc",
-    },
-    Package {
-        name: "cmake",
-        proof: Proof::Program("cmake"),
-        purpose: "tests of the CMake package",
-    },
+    Package { name: "valgrind", proof: Proof::Program("valgrind"), purpose: "C programs under valgrind" },
+    Package { name: "e2fsprogs", proof: Proof::Program("mkfs.ext4"), purpose: "tests on ext4" },
+    Package { name: "xfsprogs", proof: Proof::Program("mkfs.xfs"), purpose: "tests on xfs" },
+    Package { name: "btrfs-progs", proof: Proof::Program("mkfs.btrfs"), purpose: "tests on btrfs" },
+    Package { name: "pkg-config", proof: Proof::Program("pkg-config"), purpose: "tests of hipfile.pc" },
+    Package { name: "cmake", proof: Proof::Program("cmake"), purpose: "tests of the CMake package" },
     Package {
         name: "libamdhip64-5",
         proof: Proof::Library("libamdhip64.so.5"),
@@ -86,9 +54,7 @@ const PACKAGES: &[Package] = &[
 pub(crate) fn ensure_all() -> Result<(), String> {
     for program in ["gcc", "ar", "readelf", "make", "python3"] {
         if which(program).is_none() {
-            return Err(format!(
-                "{program} is missing: gcc, binutils, make and python3 are required"
-            ));
+            return Err(format!("{program} is missing: gcc, binutils, make and python3 are required"));
         }
     }
     for tool in CARGO_TOOLS {
@@ -103,8 +69,7 @@ pub(crate) fn ensure_all() -> Result<(), String> {
 /// It is none that we know, or it does not build.
 pub(crate) fn cargo_tool(name: &str) -> Result<Cmd, String> {
     let tool = CARGO_TOOLS.iter().find(|tool| tool.name == name);
-    tool.ok_or_else(|| format!("cargo-{name} is not among the known tools"))?
-        .command()
+    tool.ok_or_else(|| format!("cargo-{name} is not among the known tools"))?.command()
 }
 
 impl CargoTool {
@@ -115,16 +80,10 @@ impl CargoTool {
         {
             return Ok(cargo().arg(self.name));
         }
-        let root = layout::target()
-            .join("tools")
-            .join(format!("{program}-{}", self.version));
+        let root = layout::target().join("tools").join(format!("{program}-{}", self.version));
         let path = root.join("bin").join(&program);
         if !path.is_file() {
-            println!(
-                "{program}: none, or one older than {}; building {}",
-                dotted(self.oldest),
-                self.version
-            );
+            println!("{program}: none, or one older than {}; building {}", dotted(self.oldest), self.version);
             // Unoptimized: it runs for seconds, and an optimized build takes minutes longer.
             cargo()
                 .env("CARGO_PROFILE_DEV_DEBUG", "0")
@@ -157,10 +116,7 @@ fn dotted(version: [u32; 3]) -> String {
 /// The first word of the form `1.2.3` in what a program says about itself.
 fn version_in(text: &str) -> Option<[u32; 3]> {
     text.split_whitespace().find_map(|word| {
-        let parts: Vec<u32> = word
-            .split('.')
-            .map(|part| part.parse().ok())
-            .collect::<Option<_>>()?;
+        let parts: Vec<u32> = word.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
         parts.try_into().ok()
     })
 }
@@ -172,10 +128,7 @@ fn ensure_packages() -> Result<(), String> {
     }
     if let Some(reason) = may_not_install() {
         for package in missing {
-            println!(
-                "SKIP: {}: {} is not installed, and {reason}",
-                package.purpose, package.name
-            );
+            println!("SKIP: {}: {} is not installed, and {reason}", package.purpose, package.name);
         }
         return Ok(());
     }
@@ -185,16 +138,12 @@ fn ensure_packages() -> Result<(), String> {
             .words("-qq -y --no-install-recommends -o DPkg::Lock::Timeout=300")
     };
     apt().arg("update").run()?;
-    apt()
-        .arg("install")
-        .words(&missing.iter().map(|p| p.name).collect::<Vec<_>>().join(" "))
-        .run()?;
+    apt().arg("install").words(&missing.iter().map(|p| p.name).collect::<Vec<_>>().join(" ")).run()?;
     match missing.iter().find(|package| !package.is_there()) {
         None => Ok(()),
-        Some(package) => Err(format!(
-            "{} was installed, but what it is for is still not there",
-            package.name
-        )),
+        Some(package) => {
+            Err(format!("{} was installed, but what it is for is still not there", package.name))
+        }
     }
 }
 
@@ -209,11 +158,7 @@ impl Package {
 
 fn library_dirs() -> Vec<PathBuf> {
     let arch = std::env::consts::ARCH;
-    vec![
-        format!("/usr/lib/{arch}-linux-gnu").into(),
-        "/usr/lib".into(),
-        "/usr/lib64".into(),
-    ]
+    vec![format!("/usr/lib/{arch}-linux-gnu").into(), "/usr/lib".into(), "/usr/lib64".into()]
 }
 
 /// Why packages cannot be installed here, if so.
@@ -231,10 +176,7 @@ mod tests {
 
     #[test]
     fn versions_are_read_from_what_programs_say() {
-        assert_eq!(
-            version_in("cargo-nextest 0.9.143 (60fa45f63 2026-08-04)"),
-            Some([0, 9, 143])
-        );
+        assert_eq!(version_in("cargo-nextest 0.9.143 (60fa45f63 2026-08-04)"), Some([0, 9, 143]));
         assert_eq!(version_in("release: none"), None);
         assert!(version_in("cargo-deny 0.18.0") >= Some([0, 18, 0]));
         assert!(version_in("cargo-deny 0.9.9") < Some([0, 18, 0]));

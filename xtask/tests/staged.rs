@@ -103,11 +103,7 @@ fn run(command: &mut Command) -> String {
     let out = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     let errors = String::from_utf8_lossy(&out.stderr);
-    assert!(
-        out.status.success(),
-        "{command:?}: {}\n{text}\n{errors}",
-        out.status
-    );
+    assert!(out.status.success(), "{command:?}: {}\n{text}\n{errors}", out.status);
     text
 }
 
@@ -144,11 +140,7 @@ fn tree(dir: &Path) -> BTreeSet<String> {
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(&folder).expect("a readable folder") {
             let path = entry.expect("an entry").path();
-            let name = path
-                .strip_prefix(dir)
-                .expect("below the folder")
-                .display()
-                .to_string();
+            let name = path.strip_prefix(dir).expect("below the folder").display().to_string();
             match fs::read_link(&path) {
                 Ok(to) => _ = found.insert(format!("{name} -> {}", to.display())),
                 Err(_) if path.is_dir() => open.push(path),
@@ -165,10 +157,8 @@ fn the_tree_is_complete_and_holds_nothing_else() {
         return;
     };
     let found = tree(&dist);
-    let (documents, rest): (BTreeSet<&str>, BTreeSet<&str>) = found
-        .iter()
-        .map(String::as_str)
-        .partition(|name| name.starts_with("share/doc/hipfile/"));
+    let (documents, rest): (BTreeSet<&str>, BTreeSet<&str>) =
+        found.iter().map(String::as_str).partition(|name| name.starts_with("share/doc/hipfile/"));
     let expected = BTreeSet::from([
         "bin/ais-check -> hipfile",
         "bin/ais-stats -> hipfile",
@@ -195,37 +185,22 @@ fn the_tree_is_complete_and_holds_nothing_else() {
         "lib/pkgconfig/hipfile.pc",
     ]);
     assert_eq!(rest, expected);
-    for name in [
-        "README.md",
-        "CHANGELOG.md",
-        "LICENSE",
-        "examples/roundtrip_verify.c",
-    ] {
-        assert!(
-            documents.contains(format!("share/doc/hipfile/{name}").as_str()),
-            "{name}: {documents:?}"
-        );
+    for name in ["README.md", "CHANGELOG.md", "LICENSE", "examples/roundtrip_verify.c"] {
+        assert!(documents.contains(format!("share/doc/hipfile/{name}").as_str()), "{name}: {documents:?}");
     }
 }
 
 #[test]
 fn the_libraries_carry_their_sonames_and_need_the_system_only() {
     let Some(dist) = dist("sonames") else { return };
-    for (file, soname) in [
-        ("lib/libhipfile.so.0.5.0", "libhipfile.so.0"),
-        ("lib/hip-emu/libamdhip64.so.7", "libamdhip64.so.7"),
-    ] {
+    for (file, soname) in
+        [("lib/libhipfile.so.0.5.0", "libhipfile.so.0"), ("lib/hip-emu/libamdhip64.so.7", "libamdhip64.so.7")]
+    {
         let dynamic = run(Command::new("readelf").arg("-dW").arg(dist.join(file)));
-        assert!(
-            dynamic.contains(&format!("Library soname: [{soname}]")),
-            "{file}:\n{dynamic}"
-        );
+        assert!(dynamic.contains(&format!("Library soname: [{soname}]")), "{file}:\n{dynamic}");
         for line in dynamic.lines().filter(|line| line.contains("(NEEDED)")) {
             let allowed = ["[libc.so.", "[libm.so.", "[libgcc_s.so.", "[ld-linux"];
-            assert!(
-                allowed.iter().any(|library| line.contains(library)),
-                "{file}: {line}"
-            );
+            assert!(allowed.iter().any(|library| line.contains(library)), "{file}: {line}");
         }
     }
 }
@@ -234,9 +209,7 @@ fn the_libraries_carry_their_sonames_and_need_the_system_only() {
 fn documented_flags(dist: &Path) -> Vec<String> {
     let line = "-D__HIP_PLATFORM_AMD__ -I target/dist/include -I target/dist/include/hip-emu \
                 -L target/dist/lib -lhipfile -L target/dist/lib/hip-emu -lamdhip64";
-    line.split(' ')
-        .map(|word| word.replace("target/dist", &dist.display().to_string()))
-        .collect()
+    line.split(' ').map(|word| word.replace("target/dist", &dist.display().to_string())).collect()
 }
 
 #[test]
@@ -254,22 +227,12 @@ fn the_c_program_in_the_readme_builds_and_runs() {
         return;
     };
     let readme = fs::read_to_string(dist.join("share/doc/hipfile/README.md")).expect("README.md");
-    let source = readme
-        .split("```c\n")
-        .nth(1)
-        .and_then(|rest| rest.split("```").next())
-        .expect("a C program");
+    let source =
+        readme.split("```c\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a C program");
     let line = documented_flags(Path::new("target/dist")).join(" ");
-    let spread = readme
-        .replace("\\\n", "")
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ");
+    let spread = readme.replace("\\\n", "").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        spread.contains(&format!(
-            "gcc -D__HIP_PLATFORM_AMD__ start.c -o start {}",
-            &line[23..]
-        )),
+        spread.contains(&format!("gcc -D__HIP_PLATFORM_AMD__ start.c -o start {}", &line[23..])),
         "{line}"
     );
     let dir = tempfile::tempdir().expect("a folder");
@@ -321,11 +284,7 @@ fn behaviour_148_the_flags_of_pkg_config_link_the_static_library() {
     }
     let dir = tempfile::tempdir().expect("a folder");
     let prefix = dir.path().join("moved");
-    for file in [
-        "include/hipfile.h",
-        "lib/libhipfile.a",
-        "lib/pkgconfig/hipfile.pc",
-    ] {
+    for file in ["include/hipfile.h", "lib/libhipfile.a", "lib/pkgconfig/hipfile.pc"] {
         let to = prefix.join(file);
         fs::create_dir_all(to.parent().expect("a folder")).expect("a folder");
         fs::copy(dist.join(file), to).expect("copied");
@@ -333,10 +292,7 @@ fn behaviour_148_the_flags_of_pkg_config_link_the_static_library() {
     let program = cc(dir.path(), VERSION_C, pkg_config(&prefix, &["--static"]));
     assert_eq!(run_with(&program, &[], &[]), "0 0.5.0\n");
     let dynamic = run(Command::new("readelf").arg("-dW").arg(&program));
-    assert!(
-        !dynamic.contains("libhipfile") && !dynamic.contains("libstdc++"),
-        "{dynamic}"
-    );
+    assert!(!dynamic.contains("libhipfile") && !dynamic.contains("libstdc++"), "{dynamic}");
 }
 
 #[test]
@@ -359,16 +315,8 @@ fn cmake_finds_the_package_and_both_targets_link() {
     fs::write(dir.path().join("x.c"), VERSION_C).expect("written");
     let build = dir.path().join("build");
     let prefix = format!("-DCMAKE_PREFIX_PATH={}", dist.display());
-    let text = run(Command::new("cmake")
-        .arg("-S")
-        .arg(dir.path())
-        .arg("-B")
-        .arg(&build)
-        .arg(prefix));
-    assert!(
-        text.contains("a newer one: 0") || text.contains("a newer one: FALSE"),
-        "{text}"
-    );
+    let text = run(Command::new("cmake").arg("-S").arg(dir.path()).arg("-B").arg(&build).arg(prefix));
+    assert!(text.contains("a newer one: 0") || text.contains("a newer one: FALSE"), "{text}");
     run(Command::new("cmake").arg("--build").arg(&build));
     // CMake writes the folder of the shared library into what it builds, so neither needs a library path.
     assert_eq!(run_with(&build.join("shared"), &[], &[]), "0 0.5.0\n");
@@ -384,8 +332,5 @@ fn the_tool_starts_by_each_of_its_names() {
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     fs::write(&from, "0123456789".repeat(1000)).expect("written");
     run(Command::new(dist.join("bin/aiscp")).arg(&from).arg(&to));
-    assert_eq!(
-        fs::read(&to).expect("the copy"),
-        fs::read(&from).expect("the source")
-    );
+    assert_eq!(fs::read(&to).expect("the copy"), fs::read(&from).expect("the source"));
 }

@@ -13,26 +13,17 @@ pub(super) fn check(files: &[File], problems: &mut BTreeSet<String>) {
             if target.contains("://") || target.starts_with("mailto:") {
                 continue;
             }
-            let path = if target.is_empty() {
-                file.path.clone()
-            } else {
-                resolved(&file.path, target)
-            };
+            let path = if target.is_empty() { file.path.clone() } else { resolved(&file.path, target) };
             if !exists(&paths, &path) {
                 problems.insert(format!("{}:{line}: the link to {link} leads nowhere", file.path));
                 continue;
             }
-            let linked = files
-                .iter()
-                .find(|other| other.path == path && path.ends_with(".md"));
+            let linked = files.iter().find(|other| other.path == path && path.ends_with(".md"));
             if let Some(linked) = linked
                 && !anchor.is_empty()
                 && !anchors(&linked.text).any(|known| known == anchor)
             {
-                problems.insert(format!(
-                    "{}:{line}: {path} has no heading for #{anchor}",
-                    file.path
-                ));
+                problems.insert(format!("{}:{line}: {path} has no heading for #{anchor}", file.path));
             }
         }
     }
@@ -95,15 +86,11 @@ fn resolved(from: &str, target: &str) -> String {
 
 /// The anchors that a renderer makes of the headings.
 fn anchors(text: &str) -> impl Iterator<Item = String> {
-    prose(text)
-        .filter(|(_, line)| line.starts_with('#'))
-        .map(|(_, line)| {
-            let title = line.trim_start_matches('#').trim().to_lowercase();
-            let kept = title
-                .chars()
-                .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
-            kept.map(|c| if c == ' ' { '-' } else { c }).collect()
-        })
+    prose(text).filter(|(_, line)| line.starts_with('#')).map(|(_, line)| {
+        let title = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = title.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    })
 }
 
 /// What stands in backquotes and starts with a folder of the checkout: a path that must exist.
@@ -135,19 +122,12 @@ mod tests {
     fn relative_links_lead_somewhere() {
         let good = "[a](docs/b.md) [c](docs) [d](https://example.org/x) [e](#the-end)\n\
                     ```\n[x](nowhere.md)\n```\n# The end\n";
-        let files = [
-            log(),
-            file("README.md", good),
-            file("docs/b.md", "[up](../README.md#the-end)"),
-        ];
+        let files = [log(), file("README.md", good), file("docs/b.md", "[up](../README.md#the-end)")];
         assert_eq!(found(&files), Vec::<String>::new());
         let bad = [log(), file("docs/b.md", "x\n[a](c.md) [b](#nothing)")];
         let problem = found(&bad);
         assert_eq!(problem.len(), 2, "{problem:?}");
-        assert!(
-            problem.iter().all(|p| p.starts_with("docs/b.md:2: ")),
-            "{problem:?}"
-        );
+        assert!(problem.iter().all(|p| p.starts_with("docs/b.md:2: ")), "{problem:?}");
     }
 
     #[test]

@@ -37,15 +37,8 @@ pub(crate) fn main() -> Result<(), String> {
     for problem in &problems {
         eprintln!("tidy: {problem}");
     }
-    println!(
-        "tidy: {} files, {} above 400 lines",
-        files.len(),
-        rust_files::long(&files)
-    );
-    println!(
-        "tidy: tests named after behaviours: {}",
-        rust_files::behaviours(&files)
-    );
+    println!("tidy: {} files, {} above 400 lines", files.len(), rust_files::long(&files));
+    println!("tidy: tests named after behaviours: {}", rust_files::behaviours(&files));
     match problems.len() {
         0 => Ok(()),
         n => Err(format!("tidy: rules are broken in {n} places")),
@@ -72,9 +65,7 @@ fn check(files: &[File]) -> BTreeSet<String> {
 
 /// The text files that are or would be committed.
 fn project_files() -> Result<Vec<File>, String> {
-    let list = cmd("git")
-        .words("ls-files --cached --others --exclude-standard -z")
-        .output()?;
+    let list = cmd("git").words("ls-files --cached --others --exclude-standard -z").output()?;
     let paths: BTreeSet<&str> = list.split('\0').filter(|path| !path.is_empty()).collect();
     let mut files = Vec::new();
     for path in paths {
@@ -85,10 +76,7 @@ fn project_files() -> Result<Vec<File>, String> {
         }
         let bytes = std::fs::read(&full).map_err(|e| format!("{path}: {e}"))?;
         if let Ok(text) = String::from_utf8(bytes) {
-            files.push(File {
-                path: path.to_owned(),
-                text,
-            });
+            files.push(File { path: path.to_owned(), text });
         }
     }
     Ok(files)
@@ -99,10 +87,7 @@ mod fixture {
     use super::File;
 
     pub(super) fn file(path: &str, text: &str) -> File {
-        File {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        }
+        File { path: path.to_owned(), text: text.to_owned() }
     }
 
     /// What a rule says about these files.

@@ -37,20 +37,14 @@ const ONLY: &[Only] = &[
             "xtask/",
         ],
     },
-    Only {
-        what: "opens a library",
-        words: &["dlopen", "dlsym", "dlmopen"],
-        places: &["crates/gpu-sys/"],
-    },
+    Only { what: "opens a library", words: &["dlopen", "dlsym", "dlmopen"], places: &["crates/gpu-sys/"] },
 ];
 
 pub(super) fn check(files: &[File], problems: &mut BTreeSet<String>) {
     for file in files.iter().filter(|file| file.is_rust()) {
         let path = &file.path;
         if !file.text.starts_with("//! ") {
-            problems.insert(format!(
-                "{path}:1: the first line is no //! line that says what the module is"
-            ));
+            problems.insert(format!("{path}:1: the first line is no //! line that says what the module is"));
         }
         let lines = file.text.lines().count();
         if lines > TOO_LONG && !file.text.lines().any(|line| line.starts_with(LONG_BECAUSE)) {
@@ -63,16 +57,9 @@ pub(super) fn check(files: &[File], problems: &mut BTreeSet<String>) {
         }
         let code = code(&file.text);
         let shipped = without_tests(&code);
-        for only in ONLY
-            .iter()
-            .filter(|only| !only.places.iter().any(|place| path.starts_with(place)))
-        {
+        for only in ONLY.iter().filter(|only| !only.places.iter().any(|place| path.starts_with(place))) {
             for line in only.words.iter().flat_map(|word| lines_with_word(shipped, word)) {
-                problems.insert(format!(
-                    "{path}:{line}: {}; only {} may",
-                    only.what,
-                    only.places.join(", ")
-                ));
+                problems.insert(format!("{path}:{line}: {}; only {} may", only.what, only.places.join(", ")));
             }
         }
         if path.starts_with("crates/hipfile/src/") {
@@ -95,19 +82,13 @@ fn is_shipped(path: &str) -> bool {
 
 /// How many Rust files are above the length that we aim for.
 pub(super) fn long(files: &[File]) -> usize {
-    files
-        .iter()
-        .filter(|file| file.is_rust() && file.text.lines().count() > LONG)
-        .count()
+    files.iter().filter(|file| file.is_rust() && file.text.lines().count() > LONG).count()
 }
 
 /// The numbers of the behaviours after which tests are named, `fn behaviour_57_...`, in order.
 pub(super) fn behaviours(files: &[File]) -> String {
     let mut numbers = BTreeSet::new();
-    for file in files
-        .iter()
-        .filter(|file| file.is_rust() || file.path.ends_with(".c"))
-    {
+    for file in files.iter().filter(|file| file.is_rust() || file.path.ends_with(".c")) {
         for (at, prefix) in file.text.match_indices("behaviour_") {
             let rest = &file.text[at + prefix.len()..];
             let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
@@ -141,20 +122,14 @@ mod tests {
     fn a_long_file_gives_a_reason() {
         let body = "x();\n".repeat(TOO_LONG);
         assert_eq!(found("a.rs", &format!("//! A.\n{body}")).len(), 1);
-        assert_eq!(
-            found("a.rs", &format!("//! A.\n{LONG_BECAUSE}a table.\n{body}")),
-            Vec::<String>::new()
-        );
+        assert_eq!(found("a.rs", &format!("//! A.\n{LONG_BECAUSE}a table.\n{body}")), Vec::<String>::new());
     }
 
     #[test]
     fn the_environment_is_read_in_one_place() {
         let text = "//! A.\nfn f() { std::env::var(\"X\") }\n// getenv\n";
         let problem = found("crates/hipfile/src/a.rs", text);
-        assert!(
-            problem.len() == 1 && problem[0].contains("a.rs:2: reads the environment"),
-            "{problem:?}"
-        );
+        assert!(problem.len() == 1 && problem[0].contains("a.rs:2: reads the environment"), "{problem:?}");
         assert_eq!(found("crates/hipfile/src/config.rs", text), Vec::<String>::new());
         assert_eq!(found("crates/hipfile/tests/it/a.rs", text), Vec::<String>::new());
         assert_eq!(found("crates/hipfile/build.rs", text), Vec::<String>::new());
@@ -173,10 +148,7 @@ mod tests {
     fn the_core_knows_no_c_error_code() {
         let text = "//! A: 5022.\nconst X: i32 = 5022;\nconst Y: u64 = 50220;\n";
         let problem = found("crates/hipfile/src/a.rs", text);
-        assert!(
-            problem.len() == 1 && problem[0].contains("a.rs:2: 5022"),
-            "{problem:?}"
-        );
+        assert!(problem.len() == 1 && problem[0].contains("a.rs:2: 5022"), "{problem:?}");
         assert_eq!(found("crates/libhipfile/src/a.rs", text), Vec::<String>::new());
     }
 

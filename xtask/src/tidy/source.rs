@@ -32,9 +32,7 @@ pub(super) fn without_tests(code: &str) -> &str {
     while let Some(found) = code[from..].find("#[cfg(test)]") {
         let at = from + found;
         let rest = code[at + "#[cfg(test)]".len()..].trim_start();
-        let opens = rest
-            .find(['{', ';'])
-            .is_some_and(|end| rest[end..].starts_with('{'));
+        let opens = rest.find(['{', ';']).is_some_and(|end| rest[end..].starts_with('{'));
         if rest.starts_with("mod ") && opens {
             return &code[..at];
         }
@@ -50,10 +48,7 @@ pub(super) fn has_word(code: &str, word: &str) -> bool {
 
 /// The numbers of the lines in which `word` occurs as a whole word.
 pub(super) fn lines_with_word<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
-    code.lines()
-        .enumerate()
-        .filter(move |(_, line)| in_line(line, word))
-        .map(|(index, _)| index + 1)
+    code.lines().enumerate().filter(move |(_, line)| in_line(line, word)).map(|(index, _)| index + 1)
 }
 
 fn in_line(line: &str, word: &str) -> bool {
@@ -79,10 +74,7 @@ fn follows_word(bytes: &[u8], at: usize) -> bool {
 }
 
 fn line_end(bytes: &[u8], at: usize) -> usize {
-    bytes[at..]
-        .iter()
-        .position(|b| *b == b'\n')
-        .map_or(bytes.len(), |n| at + n)
+    bytes[at..].iter().position(|b| *b == b'\n').map_or(bytes.len(), |n| at + n)
 }
 
 fn comment_end(bytes: &[u8], at: usize) -> usize {
@@ -120,9 +112,7 @@ fn raw_string_end(bytes: &[u8], at: usize) -> Option<usize> {
         return None;
     }
     let close = [b"\"".as_slice(), &b"#".repeat(hashes)].concat();
-    let length = bytes[open + 1..]
-        .windows(close.len())
-        .position(|window| window == close)?;
+    let length = bytes[open + 1..].windows(close.len()).position(|window| window == close)?;
     Some(open + 1 + length + close.len())
 }
 
@@ -135,11 +125,9 @@ fn char_end(bytes: &[u8], at: usize) -> Option<usize> {
     let character = std::str::from_utf8(bytes.get(at + 1..(at + 5).min(bytes.len()))?);
     let length = match character {
         Ok(text) => text.chars().next()?.len_utf8(),
-        Err(e) if e.valid_up_to() > 0 => std::str::from_utf8(&bytes[at + 1..at + 1 + e.valid_up_to()])
-            .ok()?
-            .chars()
-            .next()?
-            .len_utf8(),
+        Err(e) if e.valid_up_to() > 0 => {
+            std::str::from_utf8(&bytes[at + 1..at + 1 + e.valid_up_to()]).ok()?.chars().next()?.len_utf8()
+        }
         Err(_) => return None,
     };
     (bytes.get(at + 1 + length) == Some(&b'\'')).then_some(at + length + 2)
@@ -154,10 +142,7 @@ mod tests {
         for (text, left) in [
             ("a // unsafe\nb", "a          \nb"),
             ("a /* x /* y */ z */ b", "a                   b"),
-            (
-                r#"f("un\"safe", 'x', '\'', 'é')"#,
-                "f(          ,    ,     ,     )",
-            ),
+            (r#"f("un\"safe", 'x', '\'', 'é')"#, "f(          ,    ,     ,     )"),
             (r##"f(r#"a"b"#, br"c", c"d")"##, "f(        , b    , c   )"),
             ("fn f<'a>(x: &'a str) {}", "fn f<'a>(x: &'a str) {}"),
             ("r + var", "r + var"),
@@ -174,22 +159,13 @@ mod tests {
         assert!(has_word("#[unsafe(no_mangle)]", "unsafe"));
         assert!(!has_word("deny(unsafe_code)", "unsafe"));
         assert!(!has_word("my_unsafe", "unsafe"));
-        assert_eq!(
-            lines_with_word("a\nunsafe\nb\nunsafe", "unsafe").collect::<Vec<_>>(),
-            [2, 4]
-        );
+        assert_eq!(lines_with_word("a\nunsafe\nb\nunsafe", "unsafe").collect::<Vec<_>>(), [2, 4]);
     }
 
     #[test]
     fn the_test_module_at_the_end_is_cut_off() {
         assert_eq!(without_tests("a\n#[cfg(test)]\nmod tests {\nb\n}"), "a\n");
-        assert_eq!(
-            without_tests("a\n#[cfg(test)]\nmod tests;\nb"),
-            "a\n#[cfg(test)]\nmod tests;\nb"
-        );
-        assert_eq!(
-            without_tests("#[cfg(test)]\nuse x;\nb"),
-            "#[cfg(test)]\nuse x;\nb"
-        );
+        assert_eq!(without_tests("a\n#[cfg(test)]\nmod tests;\nb"), "a\n#[cfg(test)]\nmod tests;\nb");
+        assert_eq!(without_tests("#[cfg(test)]\nuse x;\nb"), "#[cfg(test)]\nuse x;\nb");
     }
 }

@@ -28,9 +28,8 @@ pub(super) fn check(architecture: &str, files: &[File], problems: &mut BTreeSet<
     }
     for entry in &listed {
         if !with_unsafe.iter().any(|path| covers(entry, path)) {
-            problems.insert(format!(
-                "ARCHITECTURE.md: the unsafe table names {entry}, which has no unsafe code"
-            ));
+            problems
+                .insert(format!("ARCHITECTURE.md: the unsafe table names {entry}, which has no unsafe code"));
         }
     }
 }
@@ -78,17 +77,10 @@ mod tests {
         ];
         assert_eq!(problems(|p| check(TABLE, &agreed, p)), Vec::<String>::new());
 
-        let differ = [
-            file("a/b.rs", unsafe_code),
-            file("g.rs", unsafe_code),
-            file("e/z.rs", "//! z\n"),
-        ];
+        let differ = [file("a/b.rs", unsafe_code), file("g.rs", unsafe_code), file("e/z.rs", "//! z\n")];
         let found = problems(|p| check(TABLE, &differ, p));
         assert_eq!(found.len(), 3, "{found:?}");
-        assert!(
-            found[0].contains("names a/c.rs") && found[1].contains("names e/"),
-            "{found:?}"
-        );
+        assert!(found[0].contains("names a/c.rs") && found[1].contains("names e/"), "{found:?}");
         assert!(found[2].contains("g.rs: has unsafe"), "{found:?}");
     }
 

@@ -8,12 +8,8 @@ use super::source::{code, has_word, lines_with_word};
 
 /// Put together here so that this file does not hold them itself.
 const UNFINISHED: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
-const MACHINE_PATHS: &[&str] = &[
-    concat!("/ho", "me/"),
-    concat!("/ro", "ot/"),
-    concat!("/wo", "rk/"),
-    concat!("/Us", "ers/"),
-];
+const MACHINE_PATHS: &[&str] =
+    &[concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/Us", "ers/")];
 const MACROS: &[&str] = &["todo!", "unimplemented!"];
 
 pub(super) fn check(files: &[File], problems: &mut BTreeSet<String>) {
@@ -45,12 +41,22 @@ pub(super) fn check(files: &[File], problems: &mut BTreeSet<String>) {
                 {
                     problems.insert(format!("{path}:{number}: {word}"));
                 }
-                if line.contains("#[ignore") {
-                    problems.insert(format!("{path}:{number}: a test that is switched off"));
+                if line.contains("#[ignore") && !runs_elsewhere(&file.text, number) {
+                    problems.insert(format!(
+                        "{path}:{number}: a test that is switched off; one that another test starts says so: \
+                         #[ignore = \"why: run by its_name\"]"
+                    ));
                 }
             }
         }
     }
+}
+
+/// Whether the attribute in this line says which test of the file starts the ignored one, in a process of its own.
+fn runs_elsewhere(text: &str, number: usize) -> bool {
+    let line = text.lines().nth(number - 1).unwrap_or_default();
+    let name = line.split("run by ").nth(1).and_then(|rest| rest.split('"').next());
+    name.is_some_and(|name| text.contains(&format!("fn {name}()")))
 }
 
 /// Whether an absolute path that starts with `word` stands in the line, as opposed to `a/home/`.
@@ -92,6 +98,9 @@ mod tests {
         assert_eq!(found("a.rs", "#[ignore]\nfn f() {}\n"), 1);
         assert_eq!(found("a.rs", "#[ignore = \"slow\"]\nfn f() {}\n"), 1);
         assert_eq!(found("a.rs", "// #[ignore]\n"), 0);
+        let child = "#[ignore = \"own process: run by parent\"]\nfn child() {}\n";
+        assert_eq!(found("a.rs", child), 1);
+        assert_eq!(found("a.rs", &format!("{child}fn parent() {{ start(); }}\n")), 0);
         assert_eq!(found("a.rs", "eprintln!(\"SKIP: x: y\");\n"), 0);
         assert_eq!(found("a.rs", concat!("eprintln!(\"SK", "IPPED x\");\n")), 1);
     }
