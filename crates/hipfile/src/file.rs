@@ -10,8 +10,8 @@ use rustix::fs::OFlags;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::health::{Breaker, Demoted};
-use crate::mount::{self, Mount};
 use crate::stats::{Counters, MAX_ENGINES};
+use crate::storage::{self, Roots, StorageFacts};
 use crate::sys::{self, Statx};
 use crate::usage::Usage;
 
@@ -48,7 +48,8 @@ pub(crate) struct FileRecord {
     facts: Statx,
     buffered: OnceLock<Descriptor>,
     direct: OnceLock<Option<OwnedFd>>,
-    mount: OnceLock<Option<Mount>>,
+    magic: Option<u32>,
+    storage: OnceLock<StorageFacts>,
     /// Held by each write to an O_APPEND file, so that each is one piece.
     append: Mutex<()>,
     /// Kinds of ranges that direct access refused.
@@ -118,7 +119,8 @@ impl FileRecord {
             facts,
             buffered: OnceLock::new(),
             direct: OnceLock::new(),
-            mount: OnceLock::new(),
+            magic: storage::magic(borrowed),
+            storage: OnceLock::new(),
             append: Mutex::new(()),
             demoted: Demoted::default(),
             breakers: Default::default(),
@@ -200,6 +202,17 @@ impl FileRecord {
             return None;
         }
         self.direct.get_or_init(|| self.open_direct()).as_ref().map(borrow)
+    }
+
+    /// How long the file or device is now; `None` when that cannot be learnt.
+    pub(crate) fn size(&self) -> Option<u64> {
+        let fd = self.direct()?;
+        match self.file_type {
+            FileType::Regular => Some(sys::statx(fd.as_raw_fd()).ok()?.size),
+            // The position of our own description means nothing to anyone.
+            FileType::Block => rustix::fs::seek(fd, rustix::fs::SeekFrom::End(0)).ok(),
+            FileType::Character => None,
+        }
     }
 
     fn open_buffered(&self, op: &'static str) -> Result<Descriptor> {
@@ -288,18 +301,9 @@ impl FileRecord {
         std::fs::read_link(format!("/proc/self/fd/{number}")).ok()
     }
 
-    /// The mount the file lies on, looked up at first use; `None` where the mount table does not show it.
-    pub(crate) fn mount(&self) -> Option<&Mount> {
-        self.mount
-            .get_or_init(|| {
-                let table = mount::parse(&std::fs::read("/proc/self/mountinfo").ok()?);
-                match self.facts.mount_id {
-                    Some(id) => table.into_iter().find(|m| m.id == id),
-                    // Without a mount id the device number decides; the last mount of it is on top.
-                    None => table.into_iter().rev().find(|m| m.dev == self.facts.dev),
-                }
-            })
-            .as_ref()
+    /// What lies under the file, learnt at first use.
+    pub(crate) fn storage(&self) -> &StorageFacts {
+        self.storage.get_or_init(|| StorageFacts::of_file(&self.facts, self.magic, &Roots::real()))
     }
 
     /// How many descriptors of its own the record holds: 0 to 2.

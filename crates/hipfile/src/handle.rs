@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::file::{DirectAlign, FileType};
 use crate::rangemap::Ranged;
 use crate::stats::Stats;
+use crate::storage::StorageFacts;
 
 /// A registered file that owns its descriptor. Deregistered and closed when dropped.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub struct FileInfo {
     pub file_type: FileType,
     /// The file system's type, where the mount table shows it.
     pub file_system: Option<String>,
+    /// What lies under it: file system, mount and block devices.
+    pub storage: StorageFacts,
     /// Alignments of direct I/O, where the file has it.
     pub direct_align: Option<DirectAlign>,
     /// Descriptors the library opened for it: 0 to 2.
@@ -92,7 +95,8 @@ impl File {
         Ok(FileInfo {
             path: record.path(),
             file_type: record.file_type(),
-            file_system: record.mount().map(|m| m.fs_type.clone()),
+            file_system: Some(record.storage().fs_type.clone()),
+            storage: record.storage().clone(),
             direct_align: record.direct_align(),
             private_descriptors: record.private_descriptors(),
             stats: record.counters.sum(&engine::NAMES),

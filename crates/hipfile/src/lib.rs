@@ -41,7 +41,6 @@ mod file;
 #[allow(unsafe_code, reason = "uses the driver's unsafe verbs on memory it owns")]
 mod handle;
 mod health;
-pub mod mount;
 mod notice;
 mod op;
 mod rangemap;
@@ -49,6 +48,7 @@ mod reason;
 mod registry;
 mod route;
 mod stats;
+pub mod storage;
 #[allow(unsafe_code, reason = "system calls without a wrapper")]
 mod sys;
 #[cfg_attr(test, allow(unsafe_code, reason = "tests make buffers out of thin air"))]

@@ -57,6 +57,7 @@ reasons! {
     NoKernelSupport = "enotty": "the kernel driver has no direct file access (ENOTTY)",
     NoMemory = "enomem": "the driver had no memory for the direct transfer (ENOMEM)",
     Refused = "refused": "the driver refused the direct transfer for another reason",
+    MountUnknown = "mount-unknown": "the mount table does not show the file system, so how ext4 journals is not known",
 }
 
 impl std::fmt::Display for Reason {

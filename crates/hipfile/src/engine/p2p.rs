@@ -1,8 +1,6 @@
 //! Storage to GPU memory and back with no host copy, by the runtime's own file functions. It stages nothing: what it
 //! cannot carry it leaves to others.
 
-use std::os::fd::AsRawFd;
-
 use super::{DIRECT_RANK, Engine, Fit, Outcome, Parts};
 use crate::buffer::Place;
 use crate::config::Fallback;
@@ -10,7 +8,6 @@ use crate::error::Result;
 use crate::file::FileType;
 use crate::op::Op;
 use crate::reason::Reason;
-use crate::sys;
 use crate::transfer::Transfer;
 
 /// The kernel driver takes file offsets and sizes in units of this, whatever the file system would allow.
@@ -82,11 +79,16 @@ impl Engine for P2p {
                 n => n,
             };
             match step(&rest, want) {
-                Ok(0) => break,
+                Ok(0) if self.forbid_staging => break,
+                Ok(0) => return Outcome::yielded(moved, Reason::Refused),
                 Ok(n) => {
                     moved += n;
-                    if n < want {
-                        return self.after_short(moved);
+                    if !(n as u64).is_multiple_of(DRIVER_ALIGN) && moved < transfer.len() {
+                        // The next place is not aligned, so the driver cannot go on.
+                        return match self.forbid_staging {
+                            true => Outcome::done(moved),
+                            false => Outcome::yielded(moved, Reason::EndOfFile),
+                        };
                     }
                 }
                 // The driver answers EIO to a read that meets the end of the file; so the file shrank meanwhile.
@@ -111,24 +113,16 @@ impl Engine for P2p {
 }
 
 impl P2p {
-    /// How much of a transfer lies in whole blocks of the file; all of it for writes and devices. The driver cannot
-    /// read a last, partial block.
+    /// How much of a read lies in whole blocks of the file; all of a write. The driver cannot read a last, partial
+    /// block.
     fn readable(&self, transfer: &Transfer<'_>) -> usize {
-        let file = transfer.file;
         // With staging forbidden there is nobody to read the last block: the driver may try.
-        if transfer.op == Op::Write || file.file_type() != FileType::Regular || self.forbid_staging {
+        if transfer.op == Op::Write || self.forbid_staging {
             return transfer.len();
         }
-        let Some(fd) = file.direct() else { return 0 };
-        let Ok(facts) = sys::statx(fd.as_raw_fd()) else { return transfer.len() };
-        let whole = (facts.size - facts.size % DRIVER_ALIGN).saturating_sub(transfer.file_offset);
+        let Some(size) = transfer.file.size() else { return transfer.len() };
+        let whole = (size - size % DRIVER_ALIGN).saturating_sub(transfer.file_offset);
         transfer.len().min(usize::try_from(whole).unwrap_or(usize::MAX))
-    }
-
-    /// After fewer bytes than asked for: at end of file that is all; otherwise another engine goes on, for the next
-    /// place may be unaligned.
-    fn after_short(&self, moved: usize) -> Outcome {
-        if self.forbid_staging { Outcome::done(moved) } else { Outcome::yielded(moved, Reason::EndOfFile) }
     }
 }
 

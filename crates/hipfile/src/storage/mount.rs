@@ -79,12 +79,19 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// From the mount option `proto` of NFS.
-    pub(crate) fn of_option(value: Option<&str>) -> Transport {
-        match value {
-            Some("tcp" | "tcp6") => Transport::Tcp,
-            Some("udp" | "udp6") => Transport::Udp,
-            Some("rdma" | "rdma6") => Transport::Rdma,
+    /// As NFS has it in its options, SMB in a word among them, and Lustre in the name of the server's network.
+    pub fn of_mount(mount: &Mount) -> Transport {
+        match mount.fs_type.as_str() {
+            "nfs" | "nfs4" => match mount.option("proto") {
+                Some("tcp" | "tcp6") => Transport::Tcp,
+                Some("udp" | "udp6") => Transport::Udp,
+                Some("rdma" | "rdma6") => Transport::Rdma,
+                _ => Transport::Unknown,
+            },
+            "cifs" | "smb3" if mount.options.iter().any(|o| o == "rdma") => Transport::Rdma,
+            "cifs" | "smb3" | "ceph" => Transport::Tcp,
+            "lustre" if mount.source.contains("@tcp") => Transport::Tcp,
+            "lustre" if mount.source.contains("@o2ib") => Transport::Rdma,
             _ => Transport::Unknown,
         }
     }

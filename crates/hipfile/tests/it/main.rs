@@ -6,30 +6,32 @@
 
 mod support;
 
-/// One module of behaviours per engine; the engines are the rows.
+/// One module of behaviours per row: which engines serve, and whether the model test meets faults.
 macro_rules! over_engines {
-    ($($row:ident),* $(,)?) => { $(
+    ($($row:ident: $engines:expr, $faults:expr;)*) => { $(
         mod $row {
-            const ENGINES: &[&str] = &[stringify!($row)];
-            mod model {
-                use crate::support::{Storage, model};
-                #[test]
-                fn here() { model::run(super::ENGINES, Storage::here()); }
-                #[test]
-                fn on_ext4() { Storage::ext4(&[]).map(|s| model::run(super::ENGINES, s)); }
-                #[test]
-                fn on_xfs() { Storage::xfs().map(|s| model::run(super::ENGINES, s)); }
-                #[test]
-                fn on_tmpfs() { Storage::tmpfs().map(|s| model::run(super::ENGINES, s)); }
-            }
+            use crate::support::{Storage, model};
+            #[test]
+            fn here() { model::run(&$engines, $faults, Storage::here()); }
+            #[test]
+            fn on_ext4() { Storage::ext4(&[]).map(|s| model::run(&$engines, $faults, s)); }
+            #[test]
+            fn on_xfs() { Storage::xfs().map(|s| model::run(&$engines, $faults, s)); }
+            #[test]
+            fn on_tmpfs() { Storage::tmpfs().map(|s| model::run(&$engines, $faults, s)); }
         }
     )* };
 }
 
-over_engines!(bounce);
+over_engines! {
+    model_bounce: ["bounce"], false;
+    model_p2p: ["p2p", "bounce"], false;
+    model_p2p_with_faults: ["p2p", "bounce"], true;
+}
 
 mod suite {
     mod buffers;
+    mod direct;
     mod documents;
     mod faults;
     mod files;

@@ -3,7 +3,9 @@
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
-use hipfile::{Buffer, DevPtr, Driver, FileId};
+use hip_emu::fault::{self, Fault, Rule, When};
+use hip_emu::function::Function;
+use hipfile::{Buffer, DevPtr, Driver, FileId, Result};
 
 use super::{Random, Storage, driver_with, operations};
 
@@ -13,6 +15,9 @@ const GUARD: usize = 4096;
 /// Where the interesting sizes and offsets lie.
 const EDGES: &[usize] =
     &[0, 1, 2, 511, 512, 513, 4095, 4096, 4097, 8192, 65535, 65536, 65537, 131071, 131072, 131073, 300_000];
+/// What the direct path may answer without the caller noticing, and the one error that is the answer.
+const RETRIED: &[i32] = &[libc::ENODEV, libc::EREMOTEIO, libc::EINVAL, libc::ENOMEM, libc::ENOTTY];
+const FINAL: i32 = libc::EIO;
 
 struct World {
     driver: Driver,
@@ -24,10 +29,13 @@ struct World {
     /// What the device memory must hold, guards included.
     memory: Vec<u8>,
     random: Random,
+    faults: bool,
+    /// Whether an injected fault may end the current operation early.
+    may_fail: bool,
 }
 
 /// Runs the model over one set of engines on one file system.
-pub(crate) fn run(engines: &[&str], storage: Storage) {
+pub(crate) fn run(engines: &[&str], faults: bool, storage: Storage) {
     let driver = driver_with(engines, |_| {});
     let file = std::fs::File::options()
         .read(true)
@@ -42,15 +50,19 @@ pub(crate) fn run(engines: &[&str], storage: Storage) {
     let mut memory = vec![0; SPACE + 2 * GUARD];
     random.fill(&mut memory);
     buffer.upload(0, &memory).expect("an upload");
-    let mut world = World { driver, file, id, buffer, disk: Vec::new(), memory, random };
-    let count = operations(4000);
+    let disk = Vec::new();
+    let mut world = World { driver, file, id, buffer, disk, memory, random, faults, may_fail: false };
+    let count = operations(5000);
     for step in 0..count {
         world.step(step);
         if step % 100 == 99 || step + 1 == count {
             world.check_all(step);
+            // A fresh registration forgets what the faults have taught about the file.
+            world.driver.deregister_file(world.id).expect("nothing is under way");
+            world.id = world.driver.register_file(world.file.as_raw_fd()).expect("any file registers");
         }
     }
-    eprintln!("{count} operations on {} by {engines:?}", storage.name);
+    eprintln!("{count} operations on {}: {:?}", storage.name, world.driver.stats());
 }
 
 impl World {
@@ -74,13 +86,43 @@ impl World {
     }
 
     fn step(&mut self, step: usize) {
-        let len = self.near_edge();
-        let at = (self.near_edge() + self.random.below(9)).min(SPACE - len) + GUARD;
-        let offset = self.file_offset();
-        match self.random.below(8) {
+        let mut len = self.near_edge();
+        let mut at = (self.near_edge() + self.random.below(9)).min(SPACE - len) + GUARD;
+        let mut offset = self.file_offset();
+        match self.random.below(4) {
+            // All aligned, or aligned to each other only: what the direct path is for.
+            0 => (len, at, offset) = (len & !4095, at & !4095, offset & !4095),
+            1 => at = ((at & !4095) + offset % 4096).min(GUARD + SPACE - len),
+            _ => {}
+        }
+        self.may_fail = false;
+        let operation = self.random.below(8);
+        if self.faults && operation < 7 && self.random.below(3) == 0 {
+            self.inject();
+        }
+        match operation {
             0..=3 => self.read(step, len, at, offset),
             4..=6 => self.write(step, len, at, offset),
             _ => self.outside(offset),
+        }
+        fault::clear();
+    }
+
+    /// Something goes wrong in the direct path: at its first call, or after it moved a part.
+    fn inject(&mut self) {
+        let mut status = RETRIED[self.random.below(RETRIED.len())];
+        if self.random.below(5) == 0 {
+            status = FINAL;
+            self.may_fail = true;
+        }
+        let part = [None, Some(4096), Some(8192), Some(4097)][self.random.below(4)];
+        for function in [Function::hipAmdFileRead, Function::hipAmdFileWrite] {
+            let mut nth = 1;
+            if let Some(part) = part {
+                fault::add(Rule { function, when: When::Nth(1), fault: Fault::Short(part) });
+                nth = 2;
+            }
+            fault::add(Rule { function, when: When::Nth(nth), fault: Fault::Status(status) });
         }
     }
 
@@ -94,24 +136,48 @@ impl World {
         }
     }
 
+    /// How many bytes moved; a fault that is the answer may leave fewer, but always says so.
+    fn count(&self, what: &str, result: &Result<usize>, expected: usize) -> usize {
+        match result {
+            Ok(n) if *n == expected || (self.may_fail && *n < expected && *n > 0) => *n,
+            Err(error) if self.may_fail && error.os_error() == Some(FINAL) => 0,
+            _ => panic!("{what}: {result:?} instead of {expected}"),
+        }
+    }
+
     fn read(&mut self, step: usize, len: usize, at: usize, offset: usize) {
         let (ptr, buffer_offset) = self.address(at);
         // SAFETY: the range lies inside the buffer, which outlives the call and is used by this thread alone.
-        let n = unsafe { self.driver.read(self.id, ptr, len, offset as i64, buffer_offset) };
+        let result = unsafe { self.driver.read(self.id, ptr, len, offset as i64, buffer_offset) };
         let expected = self.disk.len().saturating_sub(offset).min(len);
-        assert_eq!(n.as_ref().ok(), Some(&expected), "step {step}: read {len} at {offset} to {at}: {n:?}");
-        self.memory[at..at + expected].copy_from_slice(&self.disk[offset.min(self.disk.len())..][..expected]);
+        let n = self.count(&format!("step {step}: read {len} at {offset} to {at}"), &result, expected);
+        self.memory[at..at + n].copy_from_slice(&self.disk[offset.min(self.disk.len())..][..n]);
+        if n < expected {
+            // What lies behind a counted prefix may have changed, up to the end of the request.
+            let mut rest = vec![0; len - n];
+            self.buffer.download(at + n, &mut rest).expect("a download");
+            self.memory[at + n..at + len].copy_from_slice(&rest);
+        }
         self.check(step, at, len);
     }
 
     fn write(&mut self, step: usize, len: usize, at: usize, offset: usize) {
         let (ptr, buffer_offset) = self.address(at);
         // SAFETY: as for read.
-        let n = unsafe { self.driver.write(self.id, ptr, len, offset as i64, buffer_offset) };
-        assert_eq!(n.as_ref().ok(), Some(&len), "step {step}: write {len} at {offset} from {at}: {n:?}");
-        if len > 0 {
-            self.disk.resize(self.disk.len().max(offset + len), 0);
-            self.disk[offset..offset + len].copy_from_slice(&self.memory[at..at + len]);
+        let result = unsafe { self.driver.write(self.id, ptr, len, offset as i64, buffer_offset) };
+        let n = self.count(&format!("step {step}: write {len} at {offset} from {at}"), &result, len);
+        if n > 0 {
+            self.disk.resize(self.disk.len().max(offset + n), 0);
+            self.disk[offset..offset + n].copy_from_slice(&self.memory[at..at + n]);
+        }
+        if n < len {
+            let size = self.file.metadata().expect("metadata").len() as usize;
+            assert!(size <= self.disk.len().max(offset + len), "step {step}: the file grew past the request");
+            self.disk.resize(size, 0);
+            let behind = (offset + n).min(size)..(offset + len).min(size);
+            let mut rest = vec![0; behind.len()];
+            self.file.read_exact_at(&mut rest, behind.start as u64).expect("a plain read");
+            self.disk[behind].copy_from_slice(&rest);
         }
         self.check_file(step, offset.saturating_sub(5000), len + 10_000);
         // Now and then other memory content, so that a read that moves nothing is noticed.

@@ -1,0 +1,192 @@
+//! The direct path: what it carries, what it leaves to others, and that each staged byte has its reason.
+
+use hip_emu::fault::{self, Fault, Rule, When};
+use hip_emu::function::Function;
+use hipfile::{Buffer, Driver, ErrorKind, Fallback, File, Reason, Stats};
+
+use crate::support::{Storage, driver_with};
+
+/// A driver, a file of `size` bytes on ext4, and device memory of as many bytes and some more.
+struct Bench {
+    driver: Driver,
+    file: File,
+    buffer: Buffer,
+    content: Vec<u8>,
+    storage: Storage,
+}
+
+fn bench(size: usize, fallback: Fallback) -> Option<Bench> {
+    let storage = Storage::ext4(&[])?;
+    let driver = driver_with(&["p2p", "bounce"], |c| c.fallback = fallback);
+    let content: Vec<u8> = (0..size).map(|n| (n / 3 ^ n >> 9) as u8).collect();
+    std::fs::write(storage.path("f"), &content).unwrap();
+    let open = std::fs::File::options().read(true).write(true).open(storage.path("f")).unwrap();
+    let file = File::register(&driver, open).unwrap();
+    let buffer = Buffer::alloc(&driver, 0, size + 65536).unwrap();
+    Some(Bench { driver, file, buffer, content, storage })
+}
+
+impl Bench {
+    /// Reads and compares; (direct, staged) bytes of this read.
+    fn read(&mut self, at: usize, len: usize, offset: usize) -> (u64, u64) {
+        let before = self.moved();
+        let n = self.file.read_at(&mut self.buffer, at..at + len, offset as u64).unwrap();
+        assert_eq!(n, self.content.len().saturating_sub(offset).min(len));
+        let mut bytes = vec![0; n];
+        self.buffer.download(at, &mut bytes).unwrap();
+        assert!(bytes == self.content[offset.min(self.content.len())..][..n], "wrong bytes");
+        let after = self.moved();
+        (after.0 - before.0, after.1 - before.1)
+    }
+
+    fn moved(&self) -> (u64, u64) {
+        let stats = self.driver.stats();
+        let of = |name| stats.read.iter().find(|e| e.engine == name).map_or(0, |e| e.bytes);
+        (of("p2p"), of("bounce"))
+    }
+}
+
+fn reasons(stats: &Stats) -> Vec<(Reason, u64)> {
+    stats.read_staged.iter().map(|r| (r.reason, r.operations)).collect()
+}
+
+fn fail_reads(when: When, status: i32) {
+    fault::add(Rule { function: Function::hipAmdFileRead, when, fault: Fault::Status(status) });
+}
+
+#[test]
+fn behaviour_07_only_ragged_ends_leave_the_direct_path() {
+    const MIB: usize = 1 << 20;
+    let Some(mut bench) = bench(16 * MIB + 1, Fallback::Allow) else { return };
+    assert_eq!(bench.read(0, 16 * MIB + 1, 0), (16 << 20, 1));
+    // Offset 1 into memory at 1: congruent, so the body is direct.
+    assert_eq!(bench.read(1, 8 * MIB, 1), (8 * MIB as u64 - 4096, 4096));
+    // Offset 1 into memory at 0: not congruent, so all of it is staged.
+    assert_eq!(bench.read(0, 8 * MIB, 1), (0, 8 * MIB as u64));
+}
+
+#[test]
+fn behaviour_06_one_unaligned_request_changes_the_path_of_that_request_only() {
+    let Some(mut bench) = bench(65536, Fallback::Allow) else { return };
+    bench.read(0, 8192, 0);
+    bench.read(1, 100, 8192);
+    bench.read(0, 8192, 16384);
+    let stats = bench.file.info().unwrap().stats;
+    let operations: Vec<_> = stats.read.iter().map(|e| (e.engine, e.operations)).collect();
+    assert_eq!(operations, [("p2p", 2), ("bounce", 1)]);
+    assert_eq!(reasons(&stats), [(Reason::Alignment, 1)]);
+}
+
+#[test]
+fn behaviour_08_the_end_of_the_file_inside_the_last_block_is_exact() {
+    let Some(mut bench) = bench(10_000, Fallback::Allow) else { return };
+    assert_eq!(bench.read(0, 16384, 0), (8192, 1808));
+    assert_eq!(bench.read(0, 4096, 8192), (0, 1808));
+    assert_eq!(bench.read(0, 4096, 12288), (0, 0));
+    assert_eq!(bench.read(0, 1, 10_000), (0, 0));
+    assert!(reasons(&bench.driver.stats()).iter().any(|(r, _)| *r == Reason::EndOfFile));
+}
+
+#[test]
+fn behaviour_78_errors_of_the_path_are_the_paths_own() {
+    let Some(mut bench) = bench(65536, Fallback::Allow) else { return };
+    for (status, reason) in [
+        (libc::ENODEV, Reason::NoStorageDevice),
+        (libc::EREMOTEIO, Reason::RemoteIo),
+        (libc::ENOTTY, Reason::NoKernelSupport),
+        (libc::ENOMEM, Reason::NoMemory),
+    ] {
+        fail_reads(When::Every, status);
+        assert_eq!(bench.read(0, 65536, 0), (0, 65536));
+        fault::clear();
+        assert!(reasons(&bench.driver.stats()).contains(&(reason, 1)), "{reason:?}");
+        assert_eq!(bench.read(0, 65536, 0), (65536, 0), "the next transfer is direct again");
+    }
+    // A path that breaks in the middle: the rest goes the other way, nothing twice.
+    fault::add(Rule { function: Function::hipAmdFileRead, when: When::Nth(1), fault: Fault::Short(8192) });
+    fail_reads(When::Nth(2), libc::ENODEV);
+    assert_eq!(bench.read(0, 65536, 0), (8192, 65536 - 8192));
+}
+
+#[test]
+fn behaviour_90_errors_of_the_data_are_the_answer() {
+    let Some(mut bench) = bench(65536, Fallback::Allow) else { return };
+    fail_reads(When::Every, libc::EIO);
+    let error = bench.file.read_at(&mut bench.buffer, 0..65536, 0).unwrap_err();
+    assert_eq!(error.os_error(), Some(libc::EIO));
+    assert!(error.to_string().contains("engine p2p"), "{error}");
+    fault::clear();
+    fault::inject("hipAmdFileRead", When::Every, gpu_sys::hip::HipError::INVALID_CONTEXT).unwrap();
+    let error = bench.file.read_at(&mut bench.buffer, 0..65536, 0).unwrap_err();
+    assert_eq!((error.kind(), error.device_code()), (ErrorKind::HipDriverError, Some(201)));
+}
+
+#[test]
+fn behaviour_04_the_first_refusal_demotes_that_kind_of_range() {
+    let Some(mut bench) = bench(1 << 20, Fallback::Allow) else { return };
+    let calls = || fault::calls("hipAmdFileRead");
+    fail_reads(When::Nth(1), libc::EINVAL);
+    assert_eq!(bench.read(0, 4096, 4096), (0, 4096));
+    let tried = calls();
+    assert_eq!(bench.read(0, 4096, 12288), (0, 4096), "the same kind is not tried again");
+    assert_eq!(calls(), tried);
+    let aligned = bench.buffer.ptr().0.wrapping_neg() % 65536;
+    assert_eq!(bench.read(aligned, 65536, 65536), (65536, 0), "another kind is");
+    assert!(reasons(&bench.driver.stats()).contains(&(Reason::Demoted, 2)));
+}
+
+#[test]
+fn a_path_that_fails_again_and_again_rests() {
+    let Some(mut bench) = bench(65536, Fallback::Allow) else { return };
+    fail_reads(When::Every, libc::ENODEV);
+    for _ in 0..20 {
+        assert_eq!(bench.read(0, 65536, 0), (0, 65536));
+    }
+    assert_eq!(fault::calls("hipAmdFileRead"), 8);
+    fault::clear();
+    assert_eq!(bench.read(0, 65536, 0), (0, 65536), "it rests for a second");
+    let stats = bench.driver.stats();
+    assert_eq!(reasons(&stats), [(Reason::Backoff, 13), (Reason::NoStorageDevice, 8)]);
+    let staged: u64 = stats.read_staged.iter().map(|r| r.bytes).sum();
+    assert_eq!(staged, bench.moved().1, "each staged byte has one reason");
+}
+
+#[test]
+fn behaviour_94_with_staging_forbidden_nothing_is_staged() {
+    let Some(mut bench) = bench(65536, Fallback::Forbid) else { return };
+    assert_eq!(bench.read(0, 65536, 0), (65536, 0));
+    bench.buffer.upload(0, &[0xee; 65536]).unwrap();
+    for (at, len, offset) in [(0, 4097, 0), (0, 4096, 1), (1, 4096, 0), (0, 100, 0)] {
+        let error = bench.file.read_at(&mut bench.buffer, at..at + len, offset).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::IONotSupported, "{error}");
+        assert!(error.to_string().contains("aligned"), "{error}");
+    }
+    let mut bytes = vec![0; 65536];
+    bench.buffer.download(0, &mut bytes).unwrap();
+    assert!(bytes.iter().all(|b| *b == 0xee), "nothing moved");
+    // A direct path that fails answers with its own error, or with what it moved.
+    fail_reads(When::Every, libc::ENODEV);
+    let error = bench.file.read_at(&mut bench.buffer, 0..65536, 0).unwrap_err();
+    assert_eq!(error.os_error(), Some(libc::ENODEV));
+    fault::clear();
+    fault::add(Rule { function: Function::hipAmdFileRead, when: When::Nth(1), fault: Fault::Short(8192) });
+    fail_reads(When::Nth(2), libc::ENODEV);
+    assert_eq!(bench.file.read_at(&mut bench.buffer, 0..65536, 0).unwrap(), 8192);
+    assert_eq!(bench.moved().1, 0);
+}
+
+#[test]
+fn behaviour_18_neighbours_in_a_block_survive_unaligned_writes() {
+    let Some(bench) = bench(16384, Fallback::Allow) else { return };
+    let before = bench.content.clone();
+    for (at, len, offset) in [(1, 9000, 4097), (4095, 8194, 4095)] {
+        let n = bench.file.write_at(&bench.buffer, at..at + len, offset).unwrap();
+        assert_eq!(n, len);
+        let mut expected = before.clone();
+        let mut written = vec![0; len];
+        bench.buffer.download(at, &mut written).unwrap();
+        expected[offset as usize..offset as usize + len].copy_from_slice(&written);
+        assert!(std::fs::read(bench.storage.path("f")).unwrap() == expected);
+        std::fs::write(bench.storage.path("f"), &before).unwrap();
+    }
+}
