@@ -1,140 +1,331 @@
-//! The functions of the `copy` group.
+//! Copies in all directions. A copy whose stream is clear runs on its caller's thread, since a hand-off to the queue's
+//! thread costs more than most copies; only what has to wait is queued.
 
-use core::ffi::*;
+use core::ffi::{c_int, c_void};
+use std::sync::Arc;
 
-use gpu_sys::hip::*;
+use gpu_sys::hip::{
+    DevicePtr, HipError, MEMCPY_DEFAULT, MEMCPY_DEVICE_TO_DEVICE, MEMCPY_DEVICE_TO_HOST,
+    MEMCPY_HOST_TO_DEVICE, MEMCPY_HOST_TO_HOST, MemcpyKind, StreamPtr,
+};
 
-use crate::types::*;
+use crate::call::call;
+use crate::capture;
+use crate::function::Function;
+use crate::link::{self, Direction};
+use crate::lock::read;
+use crate::op::{Copy, Op};
+use crate::ranges::{Busy, Kind, Place, Ranges};
+use crate::state::State;
+use crate::stream::{self, Stream};
+use crate::sys;
 
-/// HIP's function of that name.
+/// `hipMemcpyDeviceToDeviceNoCU`: device to device, by the copy engine.
+const MEMCPY_DEVICE_TO_DEVICE_NO_CU: MemcpyKind = 1024;
+
+/// Copies up to this size run under the map's lock; longer ones mark their allocations busy instead, so that nobody who
+/// allocates waits for them.
+const SHORT: usize = 64 << 10;
+
+/// Where the host goes on: after the copy, or once it is queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Return {
+    /// hipMemcpy: after the copy, except between two places of one device.
+    WhenDone,
+    /// hipMemcpyAsync: at once, if both ends are memory the runtime knows; pageable memory is waited for.
+    WhenQueued,
+}
+
+/// A copy proven to be possible.
+struct Plan<'a> {
+    copy: Copy,
+    dst: Place<'a>,
+    src: Place<'a>,
+}
+
+impl Plan<'_> {
+    fn host_waits(&self, returns: Return) -> bool {
+        let pageable = !self.dst.is_visible() || !self.src.is_visible();
+        pageable || (returns == Return::WhenDone && !self.is_within_device())
+    }
+
+    fn is_within_device(&self) -> bool {
+        self.dst.is_device() && self.src.is_device() && device_of(&self.dst) == device_of(&self.src)
+    }
+}
+
+fn device_of(place: &Place<'_>) -> Option<usize> {
+    place.allocation.map(|allocation| allocation.device)
+}
+
+fn plan<'a>(
+    state: &State,
+    ranges: &'a Ranges,
+    dst: *mut c_void,
+    src: *const c_void,
+    len: usize,
+    kind: MemcpyKind,
+) -> Result<Plan<'a>, HipError> {
+    if dst.is_null() || src.is_null() {
+        return Err(HipError::INVALID_VALUE);
+    }
+    let dst = ranges.prove(dst as usize, len, &state.span)?;
+    let src = ranges.prove(src as usize, len, &state.span)?;
+    // A side called "host" must not be device memory, a side called "device" must be memory a GPU reaches.
+    let fits = match kind {
+        MEMCPY_HOST_TO_HOST => !dst.is_device() && !src.is_device(),
+        MEMCPY_HOST_TO_DEVICE => dst.is_visible() && !src.is_device(),
+        MEMCPY_DEVICE_TO_HOST => !dst.is_device() && src.is_visible(),
+        MEMCPY_DEVICE_TO_DEVICE | MEMCPY_DEVICE_TO_DEVICE_NO_CU => dst.is_visible() && src.is_visible(),
+        MEMCPY_DEFAULT => true,
+        _ => return Err(HipError::INVALID_MEMCPY_DIRECTION),
+    };
+    if !fits {
+        return Err(HipError::INVALID_VALUE);
+    }
+    let timed = if state.options.link.is_some() { timed(&dst, &src) } else { None };
+    Ok(Plan { copy: Copy { dst: dst.reach, src: src.reach, len, timed }, dst, src })
+}
+
+/// The link that a copy between these places goes over: the device's, when the other end is pinned.
+pub(crate) fn timed(dst: &Place<'_>, src: &Place<'_>) -> Option<(usize, Direction)> {
+    let is_pinned = |place: &Place<'_>| {
+        place
+            .allocation
+            .is_some_and(|allocation| matches!(allocation.kind, Kind::Host { .. } | Kind::Registered))
+    };
+    if dst.is_device() && is_pinned(src) {
+        device_of(dst).map(|device| (device, Direction::ToDevice))
+    } else if src.is_device() && is_pinned(dst) {
+        device_of(src).map(|device| (device, Direction::ToHost))
+    } else {
+        None
+    }
+}
+
+fn transfer(
+    state: &'static State,
+    stream: &Arc<Stream>,
+    dst: *mut c_void,
+    src: *const c_void,
+    len: usize,
+    kind: MemcpyKind,
+    returns: Return,
+) -> Result<(), HipError> {
+    let ranges = read(&state.ranges);
+    let plan = plan(state, &ranges, dst, src, len, kind)?;
+    let copy = plan.copy;
+    if returns == Return::WhenQueued && capture::take(state, stream, || Op::Copy(copy))? {
+        return Ok(());
+    }
+    let is_clear = stream.is_clear(state);
+    if is_clear && copy.timed.is_none() {
+        if len <= SHORT {
+            copy.run();
+        } else {
+            let _busy = [plan.dst.allocation.map(Busy::new), plan.src.allocation.map(Busy::new)];
+            drop(ranges);
+            copy.run();
+        }
+        return Ok(());
+    }
+    let host_waits = plan.host_waits(returns);
+    drop(ranges);
+    if is_clear && host_waits {
+        if let Some((device, direction)) = copy.timed
+            && let Some(link) = &state.devices[device].link
+        {
+            link::wait_until(link.reserve(sys::now(), len, direction));
+        }
+        return Ok(());
+    }
+    let ticket = stream::submit(state, stream, Op::Copy(copy), Vec::new())?;
+    if host_waits {
+        ticket.wait();
+    }
+    Ok(())
+}
+
+/// A copy on the legacy default stream.
+fn blocking(
+    state: &'static State,
+    dst: *mut c_void,
+    src: *const c_void,
+    len: usize,
+    kind: MemcpyKind,
+) -> Result<(), HipError> {
+    capture::refuse_blocking(state)?;
+    let null = &state.current()?.null;
+    if len == 0 {
+        return Ok(());
+    }
+    transfer(state, null, dst, src, len, kind, Return::WhenDone)
+}
+
+/// A copy on a stream that may be captured.
+fn queued(
+    state: &'static State,
+    dst: *mut c_void,
+    src: *const c_void,
+    len: usize,
+    kind: MemcpyKind,
+    stream: StreamPtr,
+) -> Result<(), HipError> {
+    stream::with(state, stream, |stream| {
+        if len == 0 {
+            return Ok(());
+        }
+        transfer(state, stream, dst, src, len, kind, Return::WhenQueued)
+    })
+}
+
+/// Copies in the order of the legacy default stream: after all work of the streams ordered against it.
+///
+/// # Errors
+/// hipErrorInvalidValue for null, for a range that leaves its allocation, for a direction that contradicts the pointers;
+/// hipErrorInvalidMemcpyDirection for a direction that does not exist; nothing is looked at when `size` is 0.
 ///
 /// # Safety
-/// As HIP states it.
+/// Ends in memory the runtime does not know are valid for `size` bytes, and nobody else writes to either end meanwhile.
 pub unsafe extern "C" fn hipMemcpy(
-    _dst: *mut c_void,
-    _src: *const c_void,
-    _size: usize,
-    _kind: MemcpyKind,
+    dst: *mut c_void,
+    src: *const c_void,
+    size: usize,
+    kind: MemcpyKind,
 ) -> HipError {
-    HipError::NOT_SUPPORTED
+    call(Function::hipMemcpy, |state| blocking(state, dst, src, size, kind))
 }
 
-/// HIP's function of that name.
+/// Copies in the order of a stream. Returns at once unless an end is pageable memory, which is waited for.
 ///
 /// # Safety
-/// As HIP states it.
+/// As [`hipMemcpy`], until the stream has passed the copy.
 pub unsafe extern "C" fn hipMemcpyAsync(
-    _dst: *mut c_void,
-    _src: *const c_void,
-    _size: usize,
-    _kind: MemcpyKind,
-    _stream: StreamPtr,
+    dst: *mut c_void,
+    src: *const c_void,
+    size: usize,
+    kind: MemcpyKind,
+    stream: StreamPtr,
 ) -> HipError {
-    HipError::NOT_SUPPORTED
+    call(Function::hipMemcpyAsync, |state| queued(state, dst, src, size, kind, stream))
 }
 
-/// HIP's function of that name.
+/// Copies in the order of a stream and waits for the copy.
 ///
 /// # Safety
-/// As HIP states it.
+/// As [`hipMemcpy`].
 pub unsafe extern "C" fn hipMemcpyWithStream(
-    _dst: *mut c_void,
-    _src: *const c_void,
-    _size: usize,
-    _kind: MemcpyKind,
-    _stream: StreamPtr,
+    dst: *mut c_void,
+    src: *const c_void,
+    size: usize,
+    kind: MemcpyKind,
+    stream: StreamPtr,
 ) -> HipError {
-    HipError::NOT_SUPPORTED
+    call(Function::hipMemcpyWithStream, |state| {
+        stream::with(state, stream, |stream| {
+            capture::refuse_stream_wait(state, stream)?;
+            if size == 0 {
+                return Ok(());
+            }
+            transfer(state, stream, dst, src, size, kind, Return::WhenDone)
+        })
+    })
 }
 
-/// HIP's function of that name.
+/// [`hipMemcpy`] from the host to a device.
 ///
 /// # Safety
-/// As HIP states it.
-pub unsafe extern "C" fn hipMemcpyHtoD(_dst: DevicePtr, _src: *const c_void, _size: usize) -> HipError {
-    HipError::NOT_SUPPORTED
+/// As [`hipMemcpy`].
+pub unsafe extern "C" fn hipMemcpyHtoD(dst: DevicePtr, src: *const c_void, size: usize) -> HipError {
+    call(Function::hipMemcpyHtoD, |state| blocking(state, dst, src, size, MEMCPY_HOST_TO_DEVICE))
 }
 
-/// HIP's function of that name.
+/// [`hipMemcpy`] from a device to the host.
 ///
 /// # Safety
-/// As HIP states it.
-pub unsafe extern "C" fn hipMemcpyDtoH(_dst: *mut c_void, _src: DevicePtr, _size: usize) -> HipError {
-    HipError::NOT_SUPPORTED
+/// As [`hipMemcpy`].
+pub unsafe extern "C" fn hipMemcpyDtoH(dst: *mut c_void, src: DevicePtr, size: usize) -> HipError {
+    call(Function::hipMemcpyDtoH, |state| blocking(state, dst, src, size, MEMCPY_DEVICE_TO_HOST))
 }
 
-/// HIP's function of that name.
+/// [`hipMemcpy`] from a device to a device.
 ///
 /// # Safety
-/// As HIP states it.
-pub unsafe extern "C" fn hipMemcpyDtoD(_dst: DevicePtr, _src: DevicePtr, _size: usize) -> HipError {
-    HipError::NOT_SUPPORTED
+/// As [`hipMemcpy`].
+pub unsafe extern "C" fn hipMemcpyDtoD(dst: DevicePtr, src: DevicePtr, size: usize) -> HipError {
+    call(Function::hipMemcpyDtoD, |state| blocking(state, dst, src, size, MEMCPY_DEVICE_TO_DEVICE))
 }
 
-/// HIP's function of that name.
+/// [`hipMemcpyAsync`] from the host to a device.
 ///
 /// # Safety
-/// As HIP states it.
+/// As [`hipMemcpyAsync`].
 pub unsafe extern "C" fn hipMemcpyHtoDAsync(
-    _dst: DevicePtr,
-    _src: *const c_void,
-    _size: usize,
-    _stream: StreamPtr,
+    dst: DevicePtr,
+    src: *const c_void,
+    size: usize,
+    stream: StreamPtr,
 ) -> HipError {
-    HipError::NOT_SUPPORTED
+    call(Function::hipMemcpyHtoDAsync, |state| queued(state, dst, src, size, MEMCPY_HOST_TO_DEVICE, stream))
 }
 
-/// HIP's function of that name.
+/// [`hipMemcpyAsync`] from a device to the host.
 ///
 /// # Safety
-/// As HIP states it.
+/// As [`hipMemcpyAsync`].
 pub unsafe extern "C" fn hipMemcpyDtoHAsync(
-    _dst: *mut c_void,
-    _src: DevicePtr,
-    _size: usize,
-    _stream: StreamPtr,
+    dst: *mut c_void,
+    src: DevicePtr,
+    size: usize,
+    stream: StreamPtr,
 ) -> HipError {
-    HipError::NOT_SUPPORTED
+    call(Function::hipMemcpyDtoHAsync, |state| queued(state, dst, src, size, MEMCPY_DEVICE_TO_HOST, stream))
 }
 
-/// HIP's function of that name.
+/// [`hipMemcpyAsync`] from a device to a device.
 ///
 /// # Safety
-/// As HIP states it.
+/// As [`hipMemcpyAsync`].
 pub unsafe extern "C" fn hipMemcpyDtoDAsync(
-    _dst: DevicePtr,
-    _src: DevicePtr,
-    _size: usize,
-    _stream: StreamPtr,
+    dst: DevicePtr,
+    src: DevicePtr,
+    size: usize,
+    stream: StreamPtr,
 ) -> HipError {
-    HipError::NOT_SUPPORTED
+    call(Function::hipMemcpyDtoDAsync, |state| queued(state, dst, src, size, MEMCPY_DEVICE_TO_DEVICE, stream))
 }
 
-/// HIP's function of that name.
+/// [`hipMemcpyDtoD`] with both devices named; they must exist.
 ///
 /// # Safety
-/// As HIP states it.
+/// As [`hipMemcpy`].
 pub unsafe extern "C" fn hipMemcpyPeer(
-    _dst: *mut c_void,
-    _dst_device: c_int,
-    _src: *const c_void,
-    _src_device: c_int,
-    _size: usize,
+    dst: *mut c_void,
+    dst_device: c_int,
+    src: *const c_void,
+    src_device: c_int,
+    size: usize,
 ) -> HipError {
-    HipError::NOT_SUPPORTED
+    call(Function::hipMemcpyPeer, |state| {
+        state.device(dst_device).and(state.device(src_device))?;
+        blocking(state, dst, src, size, MEMCPY_DEVICE_TO_DEVICE)
+    })
 }
 
-/// HIP's function of that name.
+/// [`hipMemcpyDtoDAsync`] with both devices named; they must exist.
 ///
 /// # Safety
-/// As HIP states it.
+/// As [`hipMemcpyAsync`].
 pub unsafe extern "C" fn hipMemcpyPeerAsync(
-    _dst: *mut c_void,
-    _dst_device: c_int,
-    _src: *const c_void,
-    _src_device: c_int,
-    _size: usize,
-    _stream: StreamPtr,
+    dst: *mut c_void,
+    dst_device: c_int,
+    src: *const c_void,
+    src_device: c_int,
+    size: usize,
+    stream: StreamPtr,
 ) -> HipError {
-    HipError::NOT_SUPPORTED
+    call(Function::hipMemcpyPeerAsync, |state| {
+        state.device(dst_device).and(state.device(src_device))?;
+        queued(state, dst, src, size, MEMCPY_DEVICE_TO_DEVICE, stream)
+    })
 }

@@ -1,63 +1,127 @@
-//! The functions of the `errors` group.
+//! Names and texts of error codes, and the last error of each thread.
 
-use core::ffi::*;
+use core::ffi::{CStr, c_char};
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::OnceLock;
 
-use gpu_sys::hip::*;
+use gpu_sys::hip::HipError;
 
-use crate::types::*;
+use crate::thread;
 
-/// HIP's function of that name.
-///
-/// # Safety
-/// As HIP states it.
-pub unsafe extern "C" fn hipGetErrorName(_error: HipError) -> *const c_char {
-    core::ptr::null()
+/// Names and texts by code, as C strings.
+fn texts() -> &'static HashMap<u32, (CString, CString)> {
+    static TEXTS: OnceLock<HashMap<u32, (CString, CString)>> = OnceLock::new();
+    TEXTS.get_or_init(|| {
+        HipError::NAMED
+            .iter()
+            .map(|(code, name)| {
+                let c_string = |text: &str| CString::new(text).unwrap_or_default();
+                (code.0, (c_string(name), c_string(&in_words(name))))
+            })
+            .collect()
+    })
 }
 
-/// HIP's function of that name.
-///
-/// # Safety
-/// As HIP states it.
-pub unsafe extern "C" fn hipGetErrorString(_error: HipError) -> *const c_char {
-    core::ptr::null()
+/// `hipErrorOutOfMemory` in words: "out of memory".
+fn in_words(name: &str) -> String {
+    if name == "hipSuccess" {
+        return "no error".to_owned();
+    }
+    let mut words = String::new();
+    for letter in name.trim_start_matches("hipError").chars() {
+        if letter.is_ascii_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.push(letter.to_ascii_lowercase());
+    }
+    words
 }
 
-/// HIP's function of that name.
-///
-/// # Safety
-/// As HIP states it.
-pub unsafe extern "C" fn hipDrvGetErrorName(_error: HipError, _text: *mut *const c_char) -> HipError {
-    HipError::NOT_SUPPORTED
+fn name(error: HipError) -> Option<&'static CStr> {
+    texts().get(&error.0).map(|(name, _)| name.as_c_str())
 }
 
-/// HIP's function of that name.
-///
-/// # Safety
-/// As HIP states it.
-pub unsafe extern "C" fn hipDrvGetErrorString(_error: HipError, _text: *mut *const c_char) -> HipError {
-    HipError::NOT_SUPPORTED
+fn words(error: HipError) -> Option<&'static CStr> {
+    texts().get(&error.0).map(|(_, words)| words.as_c_str())
 }
 
-/// HIP's function of that name.
+/// The name of a code. Never null; the strings are never freed. May be called from a host function.
 ///
 /// # Safety
-/// As HIP states it.
+/// None beyond C's.
+pub unsafe extern "C" fn hipGetErrorName(error: HipError) -> *const c_char {
+    name(error).unwrap_or(c"hipErrorUnknown").as_ptr()
+}
+
+/// A code in words. Never null; the strings are never freed. May be called from a host function.
+///
+/// # Safety
+/// None beyond C's.
+pub unsafe extern "C" fn hipGetErrorString(error: HipError) -> *const c_char {
+    words(error).unwrap_or(c"unrecognized error code").as_ptr()
+}
+
+unsafe fn put_string(to: *mut *const c_char, text: Option<&'static CStr>) -> HipError {
+    if to.is_null() {
+        return HipError::INVALID_VALUE;
+    }
+    // SAFETY: this function's callers vouch for `to`.
+    unsafe { to.write(text.map_or(core::ptr::null(), CStr::as_ptr)) };
+    if text.is_some() { HipError::SUCCESS } else { HipError::INVALID_VALUE }
+}
+
+/// The name of a code; hipErrorInvalidValue and a null pointer when it has none.
+///
+/// # Safety
+/// `text` is null or may be written to.
+pub unsafe extern "C" fn hipDrvGetErrorName(error: HipError, text: *mut *const c_char) -> HipError {
+    // SAFETY: as this function demands.
+    unsafe { put_string(text, name(error)) }
+}
+
+/// A code in words; hipErrorInvalidValue and a null pointer when it has none.
+///
+/// # Safety
+/// `text` is null or may be written to.
+pub unsafe extern "C" fn hipDrvGetErrorString(error: HipError, text: *mut *const c_char) -> HipError {
+    // SAFETY: as this function demands.
+    unsafe { put_string(text, words(error)) }
+}
+
+/// This thread's last error, which is forgotten.
+///
+/// # Safety
+/// None beyond C's.
 pub unsafe extern "C" fn hipGetLastError() -> HipError {
-    HipError::NOT_SUPPORTED
+    thread::with(|thread| thread.last_error.replace(HipError::SUCCESS))
 }
 
-/// HIP's function of that name.
+/// This thread's last error, which stays.
 ///
 /// # Safety
-/// As HIP states it.
+/// None beyond C's.
 pub unsafe extern "C" fn hipPeekAtLastError() -> HipError {
-    HipError::NOT_SUPPORTED
+    thread::with(|thread| thread.last_error.get())
 }
 
-/// HIP's function of that name.
+/// What this thread's last call returned, success included; it is forgotten.
 ///
 /// # Safety
-/// As HIP states it.
+/// None beyond C's.
 pub unsafe extern "C" fn hipExtGetLastError() -> HipError {
-    HipError::NOT_SUPPORTED
+    thread::with(|thread| thread.last_result.replace(HipError::SUCCESS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_read_as_words() {
+        assert_eq!(in_words("hipErrorOutOfMemory"), "out of memory");
+        assert_eq!(in_words("hipSuccess"), "no error");
+        assert_eq!(name(HipError::NOT_READY), Some(c"hipErrorNotReady"));
+        assert_eq!(words(HipError(77_777)), None);
+    }
 }

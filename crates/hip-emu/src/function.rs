@@ -55,9 +55,11 @@ functions! {
 impl Function {
     /// The function of that C name.
     pub fn by_name(name: &str) -> Option<Function> {
-        Function::ALL
-            .iter()
-            .copied()
-            .find(|function| function.name() == name)
+        Function::ALL.iter().copied().find(|function| function.name() == name)
+    }
+
+    /// Whether it belongs to the runtime compiler, which is a library of its own.
+    pub fn is_rtc(self) -> bool {
+        self.name().starts_with("hiprtc")
     }
 }

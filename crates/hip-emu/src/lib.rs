@@ -1,27 +1,75 @@
-//! An emulated GPU: HIP in plain memory, filling the function table of `gpu-sys`.
+//! An emulated GPU: HIP in plain memory, filling the function table of `gpu-sys`, for machines and tests without a GPU.
+//!
+//! It is strict rather than forgiving. Device memory faults when the CPU touches it, ranges must lie within their
+//! allocation, streams run asynchronously on shared hardware queues, allocation waits for held streams, HIP called from a
+//! host function ends the process. What it assumes of HIP, and from where, and what it does not model is written down in
+//! `docs/devices.md`.
+//!
+//! [`api`] is the table. The C names are given by another crate, `hip-emu-so`: a `no_mangle` function here would be
+//! exported by every library that has the emulation built in. There is one emulated machine in a process, as there is
+//! one runtime; it is made at the first call, from the environment or by [`init`], and never unmade.
+//!
+//! Environment ([`options::VARIABLES`]):
+//!
+//! | variable | default | meaning |
+//! |---|---|---|
+//! | `HIP_EMU_DEVICES` | 1 | number of GPUs, 0 to 32 |
+//! | `HIP_EMU_MEMORY` | 4G | memory of each GPU in bytes, or with K, M, G (powers of 1024); address space only until it is allocated |
+//! | `HIP_EMU_QUEUES` | 4 | hardware queues of each GPU that its streams share, 1 to 64 |
+//! | `HIP_EMU_VERSION` | 7.14.60850 | version that the runtime reports: major.minor or major.minor.patch |
+//! | `HIP_EMU_HIDE` | | functions this runtime does not have, separated by commas: absent from the table and for hipGetProcAddress |
+//! | `HIP_EMU_FAULT` | | faults, separated by commas: FUNCTION:WHEN:WHAT (see below) |
+//! | `HIP_EMU_LINK` | | timed link, GB/s[,latency in us]: copies between pinned and device memory take that long and move no bytes |
+//! | `HIP_EMU_KNOWN_FS` | | all: hipAmdFileRead and hipAmdFileWrite take files of every file system, not only ext4 and xfs |
+//! | `HIP_EMU_STREAM_CREATE` | | wait: creating a stream waits for held streams too, as allocating does |
+//!
+//! A fault's WHEN is `3` (the third call), `3+` (from the third on) or `*`; its WHAT is the name or number of a HIP error,
+//! `status=ERRNO` or `short=BYTES` (`hipAmdFileRead` and `hipAmdFileWrite`), or `delay=MICROSECONDS`. Tests of one process
+//! use [`fault`] instead.
+
+#![allow(non_snake_case, reason = "the functions bear the names of the C functions they stand for")]
 
 pub mod amd_file;
+mod arena;
+mod call;
 pub mod capture;
 pub mod copy;
 pub mod device;
 pub mod errors;
 pub mod event;
+pub mod fault;
 pub mod function;
+mod handles;
 pub mod host;
+mod link;
+mod lock;
 pub mod memory;
 pub mod memset;
 pub mod module;
+mod op;
+pub mod options;
 pub mod pointer;
 pub mod proc_address;
 pub mod properties;
+mod queue;
+mod ranges;
 pub mod rtc;
+mod state;
 pub mod stream;
+mod sys;
+mod thread;
 pub mod types;
 pub mod wait_value;
 
+use std::sync::OnceLock;
+
 use gpu_sys::hip::HipApi;
 
-static API: HipApi = HipApi {
+pub use device::is_timed_link;
+pub use options::Options;
+pub use state::init;
+
+const API: HipApi = HipApi {
     hipInit: device::hipInit,
     hipRuntimeGetVersion: device::hipRuntimeGetVersion,
     hipGetDeviceCount: device::hipGetDeviceCount,
@@ -73,7 +121,37 @@ static API: HipApi = HipApi {
     hipModuleLaunchKernel: Some(module::hipModuleLaunchKernel),
 };
 
-/// The emulated runtime as a function table.
+/// The emulated runtime as a function table, the same for the life of the process. Optional functions that the options
+/// hide are absent. The emulated machine is made here if it is not yet: [`init`] comes before or not at all.
 pub fn api() -> &'static HipApi {
-    &API
+    static SHOWN: OnceLock<HipApi> = OnceLock::new();
+    SHOWN.get_or_init(|| match state::get() {
+        Ok(state) => without(API, &state.options.hide),
+        Err(_) => API,
+    })
+}
+
+/// The table without the optional functions of these names.
+fn without(mut api: HipApi, hidden: &[String]) -> HipApi {
+    macro_rules! hide {
+        ($($name:ident),+ $(,)?) => {
+            $(if hidden.iter().any(|name| name == stringify!($name)) {
+                api.$name = None;
+            })+
+        };
+    }
+    hide!(
+        hipGetProcAddress,
+        hipStreamGetDevice,
+        hipStreamIsCapturing,
+        hipStreamWaitValue64,
+        hipStreamWriteValue64,
+        hipExtMallocWithFlags,
+        hipMallocManaged,
+        hipModuleLoadData,
+        hipModuleUnload,
+        hipModuleGetFunction,
+        hipModuleLaunchKernel,
+    );
+    api
 }

@@ -1,55 +1,236 @@
-//! The functions of the `module` group.
+//! Modules and kernels: exactly one kernel exists here, a copy whose length is read when it runs. A code object for it is
+//! [`blob`]; any other is `hipErrorNoBinaryForGpu`, as a code object for other hardware would be.
 
-use core::ffi::*;
+use core::ffi::{c_char, c_uint, c_void};
+use std::sync::Arc;
 
-use gpu_sys::hip::*;
+use gpu_sys::hip::{FunctionPtr, HipError, ModulePtr, StreamPtr};
 
-use crate::types::*;
+use crate::call::{call, put, text};
+use crate::capture;
+use crate::copy;
+use crate::function::Function;
+use crate::lock::read;
+use crate::op::{Copy, Op};
+use crate::ranges::Place;
+use crate::state::State;
+use crate::stream;
+use crate::sys;
 
-/// HIP's function of that name.
-///
-/// # Safety
-/// As HIP states it.
-pub unsafe extern "C" fn hipModuleLoadData(_module: *mut ModulePtr, _image: *const c_void) -> HipError {
-    HipError::NOT_SUPPORTED
+/// The only kernel: `hipfile_copy_late(void *dst, const void *src, const uint64_t *len_word)` copies `*len_word` bytes,
+/// a number it reads when it runs. It ends the process, as a memory fault on a GPU does, if a range is not one that a GPU reaches.
+pub const COPY_LATE: &str = "hipfile_copy_late";
+
+/// What a code object for the emulated GPU begins with; the kernel's name and a NUL follow.
+pub const BLOB_MAGIC: &[u8; 8] = b"HIPEMU01";
+
+/// The code object of [`COPY_LATE`]: [`BLOB_MAGIC`], the name, a NUL.
+pub fn blob() -> Vec<u8> {
+    [BLOB_MAGIC.as_slice(), COPY_LATE.as_bytes(), b"\0"].concat()
 }
 
-/// HIP's function of that name.
-///
-/// # Safety
-/// As HIP states it.
-pub unsafe extern "C" fn hipModuleUnload(_module: ModulePtr) -> HipError {
-    HipError::NOT_SUPPORTED
+/// A loaded module; its one function is it too.
+#[derive(Debug)]
+pub(crate) struct Module;
+
+/// A launch of [`COPY_LATE`], with the addresses it was given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CopyLate {
+    dst: usize,
+    src: usize,
+    len_word: usize,
 }
 
-/// HIP's function of that name.
+impl CopyLate {
+    /// Does what the kernel does. Over a timed link it takes the copy's time instead.
+    pub(crate) fn run(&self, state: &State, from: u64) -> u64 {
+        let ranges = read(&state.ranges);
+        let prove = |address: usize, len: usize, what: &str| -> Place<'_> {
+            match ranges.prove(address, len, &state.span) {
+                Ok(place) if place.is_visible() => place,
+                _ => sys::die(&format!(
+                    "memory access fault: kernel {COPY_LATE} used {len} bytes at {address:#x} ({what}), which no GPU reaches"
+                )),
+            }
+        };
+        if !self.len_word.is_multiple_of(8) {
+            sys::die(&format!(
+                "memory access fault: kernel {COPY_LATE} read its length at {:#x}, not aligned to 8",
+                self.len_word
+            ));
+        }
+        let word = prove(self.len_word, 8, "its length").reach;
+        // SAFETY: eight aligned bytes, proven just now; others write it with atomic stores.
+        let len = unsafe { core::sync::atomic::AtomicU64::from_ptr(word as *mut u64) }
+            .load(core::sync::atomic::Ordering::Acquire) as usize;
+        if len == 0 {
+            return sys::now();
+        }
+        let (dst, src) = (prove(self.dst, len, "its destination"), prove(self.src, len, "its source"));
+        let copy = Copy { dst: dst.reach, src: src.reach, len, timed: copy::timed(&dst, &src) };
+        drop(ranges);
+        Op::Copy(copy).run(state, from)
+    }
+}
+
+/// Loads a code object, after the current device's queued work.
+///
+/// # Errors
+/// hipErrorInvalidValue for null, hipErrorNoBinaryForGpu for anything but [`blob`].
 ///
 /// # Safety
-/// As HIP states it.
+/// `module` is null or may be written to; `image` is null or leads to a code object, read no further than it agrees with
+/// [`blob`].
+pub unsafe extern "C" fn hipModuleLoadData(module: *mut ModulePtr, image: *const c_void) -> HipError {
+    call(Function::hipModuleLoadData, |state| {
+        capture::refuse_unsafe(state)?;
+        let device = state.current()?;
+        if module.is_null() || image.is_null() {
+            return Err(HipError::INVALID_VALUE);
+        }
+        device.drain();
+        for (at, expected) in blob().into_iter().enumerate() {
+            // SAFETY: all bytes before this one agree with a code object of ours, so the image has this one.
+            let byte = unsafe { image.cast::<u8>().add(at) };
+            // SAFETY: as above.
+            if unsafe { byte.read() } != expected {
+                return Err(HipError::NO_BINARY_FOR_GPU);
+            }
+        }
+        let handle = state.modules.insert(Arc::new(Module));
+        // SAFETY: as this function demands.
+        unsafe { put(module, handle as ModulePtr) }
+    })
+}
+
+/// Unloads a module. Launches already queued are done all the same.
+///
+/// # Safety
+/// None beyond C's: the handle is checked.
+pub unsafe extern "C" fn hipModuleUnload(module: ModulePtr) -> HipError {
+    call(Function::hipModuleUnload, |state| {
+        capture::refuse_unsafe(state)?;
+        state.modules.remove(module as usize).map(drop).ok_or(HipError::INVALID_HANDLE)
+    })
+}
+
+/// Finds a kernel of a module.
+///
+/// # Errors
+/// hipErrorInvalidValue for null, hipErrorInvalidHandle for no module, hipErrorNotFound for another name.
+///
+/// # Safety
+/// `function` is null or may be written to; `name` is null or a NUL-terminated string.
 pub unsafe extern "C" fn hipModuleGetFunction(
-    _function: *mut FunctionPtr,
-    _module: ModulePtr,
-    _name: *const c_char,
+    function: *mut FunctionPtr,
+    module: ModulePtr,
+    name: *const c_char,
 ) -> HipError {
-    HipError::NOT_SUPPORTED
+    call(Function::hipModuleGetFunction, |state| {
+        if function.is_null() {
+            return Err(HipError::INVALID_VALUE);
+        }
+        // SAFETY: as this function demands.
+        let name = unsafe { text(name) }?;
+        let module = state.modules.get(module as usize).ok_or(HipError::INVALID_HANDLE)?;
+        if name.to_bytes() != COPY_LATE.as_bytes() {
+            return Err(HipError::NOT_FOUND);
+        }
+        let handle = state.functions.insert(module);
+        // SAFETY: as this function demands.
+        unsafe { put(function, handle as FunctionPtr) }
+    })
 }
 
-/// HIP's function of that name.
+/// `HIP_LAUNCH_PARAM_BUFFER_POINTER`, `..._SIZE`, `..._END`: the words of the `extra` list.
+const EXTRA: [usize; 3] = [1, 2, 3];
+
+/// The kernel's three arguments, from the list of pointers to them or from a packed buffer.
 ///
 /// # Safety
-/// As HIP states it.
+/// As [`hipModuleLaunchKernel`] demands of `params` and `extra`.
+unsafe fn arguments(params: *mut *mut c_void, extra: *mut *mut c_void) -> Result<[usize; 3], HipError> {
+    let mut arguments = [0; 3];
+    if !params.is_null() {
+        for (at, argument) in arguments.iter_mut().enumerate() {
+            // SAFETY: the list has an entry for each parameter of the kernel.
+            let entry = unsafe { params.add(at) };
+            // SAFETY: as above.
+            let from = unsafe { entry.read() }.cast::<usize>();
+            if from.is_null() {
+                return Err(HipError::INVALID_VALUE);
+            }
+            // SAFETY: each entry leads to a value of its parameter's type, here a pointer.
+            *argument = unsafe { from.read_unaligned() };
+        }
+        return Ok(arguments);
+    }
+    if extra.is_null() {
+        return Err(HipError::INVALID_VALUE);
+    }
+    let mut list = [core::ptr::null_mut(); 5];
+    for (at, slot) in list.iter_mut().enumerate() {
+        // SAFETY: a list that is not null has five words: two pairs and the end.
+        let entry = unsafe { extra.add(at) };
+        // SAFETY: as above.
+        *slot = unsafe { entry.read() };
+    }
+    let [pointer_key, buffer, size_key, size, end] = list;
+    if [pointer_key as usize, size_key as usize, end as usize] != EXTRA || buffer.is_null() || size.is_null()
+    {
+        return Err(HipError::INVALID_VALUE);
+    }
+    // SAFETY: after its key comes a pointer to the size.
+    if unsafe { size.cast::<usize>().read_unaligned() } != size_of_val(&arguments) {
+        return Err(HipError::INVALID_VALUE);
+    }
+    // SAFETY: the buffer has that size, checked to be that of the arguments.
+    unsafe { core::ptr::copy_nonoverlapping(buffer.cast::<u8>(), arguments.as_mut_ptr().cast::<u8>(), 24) };
+    Ok(arguments)
+}
+
+/// Launches a kernel on a stream. The arguments are read now; what they lead to, when the kernel runs.
+///
+/// # Errors
+/// hipErrorInvalidHandle for no function; hipErrorInvalidValue for a grid or block of zero and for missing arguments;
+/// hipErrorInvalidConfiguration for a block of more than 1024 threads.
+///
+/// # Safety
+/// `params` is null or has a pointer to each argument; else `extra` is a list of pairs that ends as HIP says. What the
+/// arguments lead to is not used by others until the kernel has run.
 pub unsafe extern "C" fn hipModuleLaunchKernel(
-    _function: FunctionPtr,
-    _grid_x: c_uint,
-    _grid_y: c_uint,
-    _grid_z: c_uint,
-    _block_x: c_uint,
-    _block_y: c_uint,
-    _block_z: c_uint,
+    function: FunctionPtr,
+    grid_x: c_uint,
+    grid_y: c_uint,
+    grid_z: c_uint,
+    block_x: c_uint,
+    block_y: c_uint,
+    block_z: c_uint,
     _shared_bytes: c_uint,
-    _stream: StreamPtr,
-    _params: *mut *mut c_void,
-    _extra: *mut *mut c_void,
+    stream: StreamPtr,
+    params: *mut *mut c_void,
+    extra: *mut *mut c_void,
 ) -> HipError {
-    HipError::NOT_SUPPORTED
+    call(Function::hipModuleLaunchKernel, |state| {
+        state.functions.get(function as usize).ok_or(HipError::INVALID_HANDLE)?;
+        if [grid_x, grid_y, grid_z, block_x, block_y, block_z].contains(&0) {
+            return Err(HipError::INVALID_VALUE);
+        }
+        if u64::from(block_x) * u64::from(block_y) * u64::from(block_z) > 1024 {
+            return Err(HipError::INVALID_CONFIGURATION);
+        }
+        // SAFETY: as this function demands.
+        let [dst, src, len_word] = unsafe { arguments(params, extra) }?;
+        let kernel = CopyLate { dst, src, len_word };
+        stream::with(state, stream, |stream| {
+            if capture::take(state, stream, || Op::CopyLate(kernel))? {
+                return Ok(());
+            }
+            if stream.is_clear(state) && state.options.link.is_none() {
+                kernel.run(state, 0);
+                return Ok(());
+            }
+            stream::submit(state, stream, Op::CopyLate(kernel), Vec::new()).map(drop)
+        })
+    })
 }

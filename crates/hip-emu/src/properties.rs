@@ -117,3 +117,11 @@ pub struct DeviceProperties {
     pub isLargeBar: c_int,
     pub asicRevision: c_int,
 }
+
+impl DeviceProperties {
+    /// All zero.
+    pub fn zeroed() -> DeviceProperties {
+        // SAFETY: the structure is numbers, arrays of numbers and pointers, for all of which zero is a value.
+        unsafe { core::mem::zeroed() }
+    }
+}

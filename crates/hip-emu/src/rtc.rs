@@ -1,90 +1,211 @@
-//! The functions of the `rtc` group.
+//! The runtime compiler, which compiles one program: anything that speaks of the late-length copy. It needs no device, and
+//! knows no HIP state but its faults and counters.
 
-use core::ffi::*;
+use core::ffi::{c_char, c_int};
+use std::sync::{Arc, LazyLock, Mutex};
 
-use gpu_sys::hip::*;
+use crate::fault::{self, Fault};
+use crate::function::Function;
+use crate::handles::Handles;
+use crate::lock::lock;
+use crate::module::{self, COPY_LATE};
+use crate::types::{RtcProgramPtr, RtcResult};
 
-use crate::types::*;
+const SUCCESS: RtcResult = RtcResult(0);
+const INVALID_INPUT: RtcResult = RtcResult(3);
+const INVALID_PROGRAM: RtcResult = RtcResult(4);
+const COMPILATION: RtcResult = RtcResult(6);
 
-/// HIP's function of that name.
-///
-/// # Safety
-/// As HIP states it.
-pub unsafe extern "C" fn hiprtcVersion(_major: *mut c_int, _minor: *mut c_int) -> RtcResult {
-    RtcResult(11)
+/// A program, before and after it was compiled.
+#[derive(Debug)]
+struct Program {
+    source: Vec<u8>,
+    outcome: Mutex<Outcome>,
 }
 
-/// HIP's function of that name.
-///
-/// # Safety
-/// As HIP states it.
-pub unsafe extern "C" fn hiprtcGetErrorString(_result: RtcResult) -> *const c_char {
-    core::ptr::null()
+#[derive(Debug, Default)]
+struct Outcome {
+    code: Option<Vec<u8>>,
+    /// Without its NUL.
+    log: String,
 }
 
-/// HIP's function of that name.
+static PROGRAMS: LazyLock<Handles<Program>> = LazyLock::new(Handles::default);
+
+fn call(function: Function, body: impl FnOnce() -> Result<(), RtcResult>) -> RtcResult {
+    match fault::hit(function) {
+        Some(Fault::Error(code)) => RtcResult(code.0),
+        _ => body().err().unwrap_or(SUCCESS),
+    }
+}
+
+fn of(program: RtcProgramPtr) -> Result<Arc<Program>, RtcResult> {
+    PROGRAMS.get(program as usize).ok_or(INVALID_PROGRAM)
+}
+
+unsafe fn put<T>(to: *mut T, value: T) -> Result<(), RtcResult> {
+    // SAFETY: this function's callers vouch for `to`.
+    unsafe { crate::call::put(to, value) }.map_err(|_| INVALID_INPUT)
+}
+
+/// Writes bytes to a buffer whose size the caller asked for before.
+unsafe fn put_bytes(to: *mut c_char, bytes: &[u8]) -> Result<(), RtcResult> {
+    if to.is_null() {
+        return Err(INVALID_INPUT);
+    }
+    // SAFETY: this function's callers vouch for the buffer.
+    unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr().cast::<c_char>(), to, bytes.len()) };
+    Ok(())
+}
+
+/// The compiler's version, 9.0 as ROCm's.
 ///
 /// # Safety
-/// As HIP states it.
+/// `major` and `minor` are null or may be written to.
+pub unsafe extern "C" fn hiprtcVersion(major: *mut c_int, minor: *mut c_int) -> RtcResult {
+    call(Function::hiprtcVersion, || {
+        // SAFETY: as this function demands.
+        unsafe { put(major, 9) }?;
+        // SAFETY: as this function demands.
+        unsafe { put(minor, 0) }
+    })
+}
+
+/// The name of a result. Never null; the strings are static.
+///
+/// # Safety
+/// None beyond C's.
+pub unsafe extern "C" fn hiprtcGetErrorString(result: RtcResult) -> *const c_char {
+    match result {
+        SUCCESS => c"HIPRTC_SUCCESS",
+        RtcResult(1) => c"HIPRTC_ERROR_OUT_OF_MEMORY",
+        RtcResult(2) => c"HIPRTC_ERROR_PROGRAM_CREATION_FAILURE",
+        INVALID_INPUT => c"HIPRTC_ERROR_INVALID_INPUT",
+        INVALID_PROGRAM => c"HIPRTC_ERROR_INVALID_PROGRAM",
+        RtcResult(5) => c"HIPRTC_ERROR_INVALID_OPTION",
+        COMPILATION => c"HIPRTC_ERROR_COMPILATION",
+        RtcResult(11) => c"HIPRTC_ERROR_INTERNAL_ERROR",
+        _ => c"HIPRTC_ERROR_UNKNOWN",
+    }
+    .as_ptr()
+}
+
+/// Makes a program of a source. Headers are not looked at.
+///
+/// # Safety
+/// `program` is null or may be written to; `source` is null or a NUL-terminated string.
 pub unsafe extern "C" fn hiprtcCreateProgram(
-    _program: *mut RtcProgramPtr,
-    _source: *const c_char,
+    program: *mut RtcProgramPtr,
+    source: *const c_char,
     _name: *const c_char,
-    _headers: c_int,
+    headers: c_int,
     _header_texts: *const *const c_char,
     _header_names: *const *const c_char,
 ) -> RtcResult {
-    RtcResult(11)
+    call(Function::hiprtcCreateProgram, || {
+        if program.is_null() || headers < 0 {
+            return Err(INVALID_INPUT);
+        }
+        // SAFETY: as this function demands.
+        let source = unsafe { crate::call::text(source) }.map_err(|_| INVALID_INPUT)?.to_bytes().to_vec();
+        let handle = PROGRAMS.insert(Arc::new(Program { source, outcome: Mutex::default() }));
+        // SAFETY: as this function demands.
+        unsafe { put(program, handle as RtcProgramPtr) }
+    })
 }
 
-/// HIP's function of that name.
+/// Compiles a program. Options are not looked at.
+///
+/// # Errors
+/// HIPRTC_ERROR_COMPILATION, and a log, unless the source has the name of the one kernel in it.
 ///
 /// # Safety
-/// As HIP states it.
+/// None beyond C's: the handle is checked.
 pub unsafe extern "C" fn hiprtcCompileProgram(
-    _program: RtcProgramPtr,
-    _count: c_int,
+    program: RtcProgramPtr,
+    count: c_int,
     _options: *const *const c_char,
 ) -> RtcResult {
-    RtcResult(11)
+    call(Function::hiprtcCompileProgram, || {
+        let program = of(program)?;
+        if count < 0 {
+            return Err(INVALID_INPUT);
+        }
+        let mut outcome = lock(&program.outcome);
+        let name = COPY_LATE.as_bytes();
+        if program.source.windows(name.len()).any(|window| window == name) {
+            *outcome = Outcome { code: Some(module::blob()), log: String::new() };
+            return Ok(());
+        }
+        let log = format!("error: the emulated GPU compiles only a program with the kernel {COPY_LATE}\n");
+        *outcome = Outcome { code: None, log };
+        Err(COMPILATION)
+    })
 }
 
-/// HIP's function of that name.
+/// Bytes of the compiled code.
 ///
 /// # Safety
-/// As HIP states it.
-pub unsafe extern "C" fn hiprtcGetCodeSize(_program: RtcProgramPtr, _size: *mut usize) -> RtcResult {
-    RtcResult(11)
+/// `size` is null or may be written to.
+pub unsafe extern "C" fn hiprtcGetCodeSize(program: RtcProgramPtr, size: *mut usize) -> RtcResult {
+    call(Function::hiprtcGetCodeSize, || {
+        let program = of(program)?;
+        let len = lock(&program.outcome).code.as_ref().ok_or(INVALID_PROGRAM)?.len();
+        // SAFETY: as this function demands.
+        unsafe { put(size, len) }
+    })
 }
 
-/// HIP's function of that name.
+/// The compiled code.
 ///
 /// # Safety
-/// As HIP states it.
-pub unsafe extern "C" fn hiprtcGetCode(_program: RtcProgramPtr, _code: *mut c_char) -> RtcResult {
-    RtcResult(11)
+/// `code` is null or has room for the bytes that [`hiprtcGetCodeSize`] says.
+pub unsafe extern "C" fn hiprtcGetCode(program: RtcProgramPtr, code: *mut c_char) -> RtcResult {
+    call(Function::hiprtcGetCode, || {
+        let program = of(program)?;
+        let outcome = lock(&program.outcome);
+        // SAFETY: as this function demands.
+        unsafe { put_bytes(code, outcome.code.as_ref().ok_or(INVALID_PROGRAM)?) }
+    })
 }
 
-/// HIP's function of that name.
+/// Bytes of the compiler's log, its NUL included.
 ///
 /// # Safety
-/// As HIP states it.
-pub unsafe extern "C" fn hiprtcGetProgramLogSize(_program: RtcProgramPtr, _size: *mut usize) -> RtcResult {
-    RtcResult(11)
+/// `size` is null or may be written to.
+pub unsafe extern "C" fn hiprtcGetProgramLogSize(program: RtcProgramPtr, size: *mut usize) -> RtcResult {
+    call(Function::hiprtcGetProgramLogSize, || {
+        let len = lock(&of(program)?.outcome).log.len() + 1;
+        // SAFETY: as this function demands.
+        unsafe { put(size, len) }
+    })
 }
 
-/// HIP's function of that name.
+/// The compiler's log.
 ///
 /// # Safety
-/// As HIP states it.
-pub unsafe extern "C" fn hiprtcGetProgramLog(_program: RtcProgramPtr, _log: *mut c_char) -> RtcResult {
-    RtcResult(11)
+/// `log` is null or has room for the bytes that [`hiprtcGetProgramLogSize`] says.
+pub unsafe extern "C" fn hiprtcGetProgramLog(program: RtcProgramPtr, log: *mut c_char) -> RtcResult {
+    call(Function::hiprtcGetProgramLog, || {
+        let text = format!("{}\0", lock(&of(program)?.outcome).log);
+        // SAFETY: as this function demands.
+        unsafe { put_bytes(log, text.as_bytes()) }
+    })
 }
 
-/// HIP's function of that name.
+/// Destroys a program and makes its handle null.
 ///
 /// # Safety
-/// As HIP states it.
-pub unsafe extern "C" fn hiprtcDestroyProgram(_program: *mut RtcProgramPtr) -> RtcResult {
-    RtcResult(11)
+/// `program` is null or leads to a handle and may be written to.
+pub unsafe extern "C" fn hiprtcDestroyProgram(program: *mut RtcProgramPtr) -> RtcResult {
+    call(Function::hiprtcDestroyProgram, || {
+        if program.is_null() {
+            return Err(INVALID_INPUT);
+        }
+        // SAFETY: as this function demands.
+        let handle = unsafe { program.read() };
+        PROGRAMS.remove(handle as usize).ok_or(INVALID_PROGRAM)?;
+        // SAFETY: as this function demands.
+        unsafe { put(program, core::ptr::null_mut()) }
+    })
 }

@@ -27,3 +27,21 @@ pub type RtcProgramPtr = *mut RtcProgramOpaque;
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtcResult(pub u32);
+
+/// `hipStreamCaptureModeGlobal`: unsafe calls of any thread are refused.
+pub const STREAM_CAPTURE_MODE_GLOBAL: StreamCaptureMode = 0;
+/// `hipStreamCaptureModeThreadLocal`: unsafe calls of the capturing thread are refused.
+pub const STREAM_CAPTURE_MODE_THREAD_LOCAL: StreamCaptureMode = 1;
+/// `hipStreamCaptureModeRelaxed`: no call is refused as unsafe.
+pub const STREAM_CAPTURE_MODE_RELAXED: StreamCaptureMode = 2;
+
+/// `hipEventBlockingSync`.
+pub const EVENT_BLOCKING_SYNC: c_uint = 1;
+/// `hipEventInterprocess`.
+pub const EVENT_INTERPROCESS: c_uint = 4;
+/// `hipEventDisableSystemFence`.
+pub const EVENT_DISABLE_SYSTEM_FENCE: c_uint = 0x2000_0000;
+/// `hipEventReleaseToDevice`.
+pub const EVENT_RELEASE_TO_DEVICE: c_uint = 0x4000_0000;
+/// `hipEventReleaseToSystem`.
+pub const EVENT_RELEASE_TO_SYSTEM: c_uint = 0x8000_0000;
