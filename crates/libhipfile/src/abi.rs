@@ -4,12 +4,7 @@
 //! them with the C compiler's view of the header cannot leave one out. Enumerations that C hands in are transparent
 //! integers: a value that the header does not name is legal here.
 #![allow(missing_docs, reason = "the header documents each of these names")]
-#![allow(
-    non_camel_case_types,
-    non_upper_case_globals,
-    non_snake_case,
-    reason = "the names are the header's"
-)]
+#![allow(non_camel_case_types, non_upper_case_globals, non_snake_case, reason = "the names are the header's")]
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 

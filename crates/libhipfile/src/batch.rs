@@ -44,27 +44,19 @@ pub unsafe extern "C" fn hipFileBatchIOGetStatus(
     iocbp: *mut hipFileIOEvents_t,
     timeout: *mut libc::timespec,
 ) -> hipFileError_t {
-    forward!(pfn_hipfile_batch_io_get_status(
-        batch_idp, min_nr, nr, iocbp, timeout
-    ))
+    forward!(pfn_hipfile_batch_io_get_status(batch_idp, min_nr, nr, iocbp, timeout))
 }
 
 /// See `include/hipfile.h`.
 #[unsafe(no_mangle)]
-#[allow(
-    clippy::not_unsafe_ptr_arg_deref,
-    reason = "a handle: looked up, never dereferenced"
-)]
+#[allow(clippy::not_unsafe_ptr_arg_deref, reason = "a handle: looked up, never dereferenced")]
 pub extern "C" fn hipFileBatchIOCancel(batch_idp: hipFileBatchHandle_t) -> hipFileError_t {
     forward!(pfn_hipfile_batch_io_cancel(batch_idp))
 }
 
 /// See `include/hipfile.h`.
 #[unsafe(no_mangle)]
-#[allow(
-    clippy::not_unsafe_ptr_arg_deref,
-    reason = "a handle: looked up, never dereferenced"
-)]
+#[allow(clippy::not_unsafe_ptr_arg_deref, reason = "a handle: looked up, never dereferenced")]
 pub extern "C" fn hipFileBatchIODestroy(batch_idp: hipFileBatchHandle_t) {
     forward!(pfn_hipfile_batch_io_destroy(batch_idp));
 }

@@ -77,9 +77,7 @@ pub(crate) extern "C" fn set_poll_mode(_poll: bool, _poll_threshold_size: usize)
 }
 
 pub(crate) extern "C" fn set_max_direct_io_size(_max_direct_io_size: usize) -> hipFileError_t {
-    guard::status(c"hipFileDriverSetMaxDirectIOSize", || {
-        Err(Failure::not_available())
-    })
+    guard::status(c"hipFileDriverSetMaxDirectIOSize", || Err(Failure::not_available()))
 }
 
 pub(crate) extern "C" fn set_max_cache_size(_max_cache_size: usize) -> hipFileError_t {
@@ -87,7 +85,5 @@ pub(crate) extern "C" fn set_max_cache_size(_max_cache_size: usize) -> hipFileEr
 }
 
 pub(crate) extern "C" fn set_max_pinned_mem_size(_max_pinned_size: usize) -> hipFileError_t {
-    guard::status(c"hipFileDriverSetMaxPinnedMemSize", || {
-        Err(Failure::not_available())
-    })
+    guard::status(c"hipFileDriverSetMaxPinnedMemSize", || Err(Failure::not_available()))
 }

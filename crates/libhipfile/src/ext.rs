@@ -36,10 +36,7 @@ pub unsafe extern "C" fn hipFileExtGetBuildInfo(info: *mut hipFileExtBuildInfo_t
 /// `info` is NULL or points to a structure whose first member holds its size in bytes, all of which may be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipFileExtLastError(info: *mut hipFileExtErrorInfo_t) -> hipFileError_t {
-    let answer = |err| hipFileError_t {
-        err,
-        hip_drv_err: hipSuccess,
-    };
+    let answer = |err| hipFileError_t { err, hip_drv_err: hipSuccess };
     // A value, not a status: asking for the last error must not replace it.
     guard::value(answer(hipFileInternalError), || {
         let filled = guard::with_last(|last| {

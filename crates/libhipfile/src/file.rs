@@ -22,10 +22,7 @@ pub unsafe extern "C" fn hipFileHandleRegister(
 
 /// See `include/hipfile.h`.
 #[unsafe(no_mangle)]
-#[allow(
-    clippy::not_unsafe_ptr_arg_deref,
-    reason = "a handle: looked up, never dereferenced"
-)]
+#[allow(clippy::not_unsafe_ptr_arg_deref, reason = "a handle: looked up, never dereferenced")]
 pub extern "C" fn hipFileHandleDeregister(fh: hipFileHandle_t) {
     forward!(pfn_hipfile_handle_deregister(fh));
 }
@@ -50,10 +47,7 @@ pub(crate) unsafe extern "C" fn handle_register(
         // SAFETY: `descr` is not NULL, so it points to a description whose type is set.
         let kind = unsafe { (*descr).r#type };
         if kind != hipFileHandleTypeOpaqueFD {
-            let text = format!(
-                "handle type {} is not supported, only file descriptors (1) are",
-                kind.0
-            );
+            let text = format!("handle type {} is not supported, only file descriptors (1) are", kind.0);
             return Err(Failure::new(hipFileIONotSupported, text));
         }
         // SAFETY: as above; copying a union asks for no member to be set.

@@ -111,10 +111,7 @@ pub(crate) fn close() -> Result<(), Failure> {
         let _gate = state.gate();
         match state.count.load(Ordering::Acquire) {
             0 => {
-                return Err(Failure::new(
-                    hipFileDriverNotInitialized,
-                    "the driver is not open",
-                ));
+                return Err(Failure::new(hipFileDriverNotInitialized, "the driver is not open"));
             }
             1 => {
                 state.count.store(0, Ordering::Release);

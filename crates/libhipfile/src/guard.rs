@@ -19,10 +19,7 @@ pub(crate) enum Failure {
     /// The core says so.
     Core(hipfile::Error),
     /// Found at the edge, with the code C gets.
-    Edge {
-        status: hipFileOpError_t,
-        text: Cow<'static, str>,
-    },
+    Edge { status: hipFileOpError_t, text: Cow<'static, str> },
     /// Found at the edge; where C can be given an errno it gets this one.
     Errno { errno: c_int, text: Cow<'static, str> },
 }
@@ -42,17 +39,11 @@ enum Shape {
 
 impl Failure {
     pub(crate) fn new(status: hipFileOpError_t, text: impl Into<Cow<'static, str>>) -> Failure {
-        Failure::Edge {
-            status,
-            text: text.into(),
-        }
+        Failure::Edge { status, text: text.into() }
     }
 
     pub(crate) fn errno(errno: c_int, text: impl Into<Cow<'static, str>>) -> Failure {
-        Failure::Errno {
-            errno,
-            text: text.into(),
-        }
+        Failure::Errno { errno, text: text.into() }
     }
 
     /// The answer of a function that exists in the ABI but not yet in this version.
@@ -80,12 +71,7 @@ impl Failure {
     }
 
     fn shape(&self) -> Shape {
-        let plain = |err| {
-            Shape::Status(hipFileError_t {
-                err,
-                hip_drv_err: hipSuccess,
-            })
-        };
+        let plain = |err| Shape::Status(hipFileError_t { err, hip_drv_err: hipSuccess });
         match self {
             Failure::Edge { status, .. } => plain(*status),
             Failure::Errno { errno, .. } => Shape::Errno(*errno),
@@ -104,19 +90,13 @@ impl Failure {
     pub(crate) fn as_status(&self) -> hipFileError_t {
         match self.shape() {
             Shape::Status(status) => status,
-            Shape::Errno(_) => hipFileError_t {
-                err: hipFileInternalError,
-                hip_drv_err: hipSuccess,
-            },
+            Shape::Errno(_) => hipFileError_t { err: hipFileInternalError, hip_drv_err: hipSuccess },
         }
     }
 }
 
 /// Success, as C sees it.
-const SUCCESS: hipFileError_t = hipFileError_t {
-    err: hipFileSuccess,
-    hip_drv_err: hipSuccess,
-};
+const SUCCESS: hipFileError_t = hipFileError_t { err: hipFileSuccess, hip_drv_err: hipSuccess };
 
 /// Runs an entry point that answers with a status.
 pub(crate) fn status(function: &'static CStr, body: impl FnOnce() -> Result<(), Failure>) -> hipFileError_t {
@@ -231,4 +211,64 @@ pub(crate) fn with_last<T>(show: impl FnOnce(&LastError) -> T) -> Option<T> {
         show(&last)
     })
     .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARK: c_int = 4242;
+
+    fn failing_at(errno: c_int) -> Result<usize, Failure> {
+        set_errno(1);
+        Err(Failure::errno(errno, "because"))
+    }
+
+    #[test]
+    fn a_panic_becomes_an_internal_error_and_is_told() {
+        set_errno(MARK);
+        let answer = status(c"f", || panic!("number {}", 7));
+        assert_eq!((answer.err, answer.hip_drv_err), (hipFileInternalError, 0));
+        with_last(|last| assert_eq!(last.text(), c"f: bug in hipfile: panic: number 7"));
+        assert_eq!(count(c"g", || panic!("plain")), -5030);
+        with_last(|last| assert_eq!(last.text(), c"g: bug in hipfile: panic: plain"));
+        assert_eq!(value(-1, || panic!("no way to tell")), -1);
+        with_last(|last| assert_eq!(last.function, c"g", "it records nothing"));
+        assert_eq!(errno(), MARK);
+    }
+
+    #[test]
+    fn a_payload_that_panics_when_dropped_does_not_escape() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("dropped");
+            }
+        }
+        assert_eq!(status(c"f", || std::panic::panic_any(Bomb)).err, hipFileInternalError);
+        with_last(|last| assert_eq!(last.text(), c"f: bug in hipfile: panic: no message"));
+    }
+
+    #[test]
+    fn errno_is_written_with_minus_one_and_kept_otherwise() {
+        set_errno(MARK);
+        let moved = count(c"f", || {
+            set_errno(1);
+            Ok(10)
+        });
+        assert_eq!((moved, errno()), (10, MARK));
+        assert_eq!((count(c"f", || failing_at(libc::EIO)), errno()), (-1, libc::EIO));
+        set_errno(MARK);
+        assert_eq!(status(c"f", || failing_at(libc::EIO).map(drop)).err, hipFileInternalError);
+        assert_eq!(errno(), MARK);
+        with_last(|last| assert_eq!((last.os_error, last.status.err), (libc::EIO, hipFileInternalError)));
+        assert_eq!(count(c"f", || Err(Failure::new(hipFileInvalidValue, "x"))), -5022);
+        assert_eq!(errno(), MARK);
+    }
+
+    #[test]
+    fn the_text_is_one_c_string_whatever_the_reason_holds() {
+        status(c"f", || Err(Failure::new(hipFileInvalidValue, "two\nlines and a \0")));
+        with_last(|last| assert_eq!(last.text(), c"f: two lines and a  "));
+    }
 }

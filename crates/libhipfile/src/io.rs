@@ -23,13 +23,7 @@ pub unsafe extern "C" fn hipFileRead(
     file_offset: hoff_t,
     buffer_offset: hoff_t,
 ) -> isize {
-    forward!(pfn_hipfile_read(
-        fh,
-        buffer_base,
-        size,
-        file_offset,
-        buffer_offset
-    ))
+    forward!(pfn_hipfile_read(fh, buffer_base, size, file_offset, buffer_offset))
 }
 
 /// See `include/hipfile.h`.
@@ -45,13 +39,7 @@ pub unsafe extern "C" fn hipFileWrite(
     file_offset: hoff_t,
     buffer_offset: hoff_t,
 ) -> isize {
-    forward!(pfn_hipfile_write(
-        fh,
-        buffer_base,
-        size,
-        file_offset,
-        buffer_offset
-    ))
+    forward!(pfn_hipfile_write(fh, buffer_base, size, file_offset, buffer_offset))
 }
 
 pub(crate) unsafe extern "C" fn read(

@@ -60,11 +60,7 @@ pub unsafe extern "C" fn hipFileStatsCreateContext(
         }
         // SAFETY: not NULL, so it points to a pointer that may be written to.
         unsafe { ctx.write(core::ptr::null_mut()) };
-        if target_pid <= 0 {
-            hipFileStatsInvalidArgument
-        } else {
-            hipFileStatsTargetProcessNotAccessible
-        }
+        if target_pid <= 0 { hipFileStatsInvalidArgument } else { hipFileStatsTargetProcessNotAccessible }
     })
 }
 
@@ -75,11 +71,7 @@ pub extern "C" fn hipFileStatsCloseContext(_ctx: *mut hipFileStatsContext_t) {}
 /// See `include/hipfile-stats.h`. No context can exist yet, so none is looked at.
 #[unsafe(no_mangle)]
 pub extern "C" fn hipFileStatsConnectToTargetProcess(ctx: *mut hipFileStatsContext_t) -> hipFileStatsError_t {
-    if ctx.is_null() {
-        hipFileStatsInvalidArgument
-    } else {
-        hipFileStatsTargetProcessNotAccessible
-    }
+    if ctx.is_null() { hipFileStatsInvalidArgument } else { hipFileStatsTargetProcessNotAccessible }
 }
 
 /// See `include/hipfile-stats.h`. No context can exist yet, so none is looked at.
@@ -88,11 +80,7 @@ pub extern "C" fn hipFileStatsPollTargetProcess(
     ctx: *const hipFileStatsContext_t,
     _block: bool,
 ) -> hipFileStatsError_t {
-    if ctx.is_null() {
-        hipFileStatsInvalidArgument
-    } else {
-        hipFileStatsTargetProcessNotAccessible
-    }
+    if ctx.is_null() { hipFileStatsInvalidArgument } else { hipFileStatsTargetProcessNotAccessible }
 }
 
 /// See `include/hipfile-stats.h`. No context can exist yet, so none is looked at.
@@ -101,9 +89,5 @@ pub extern "C" fn hipFileStatsGenerateReport(
     ctx: *const hipFileStatsContext_t,
     fd: c_int,
 ) -> hipFileStatsError_t {
-    if ctx.is_null() || fd < 0 {
-        hipFileStatsInvalidArgument
-    } else {
-        hipFileStatsReportGenerationFailed
-    }
+    if ctx.is_null() || fd < 0 { hipFileStatsInvalidArgument } else { hipFileStatsReportGenerationFailed }
 }

@@ -63,10 +63,7 @@ const UNKNOWN: &CStr = c"not a hipFile status code; perhaps one of the GPU runti
 /// C's code for a kind of error. An operating system error has none of its own: callers that can return an errno do so,
 /// the others say `hipFileInternalError`.
 pub fn from_kind(kind: ErrorKind) -> hipFileOpError_t {
-    KINDS
-        .iter()
-        .find(|row| row.0 == kind)
-        .map_or(hipFileInternalError, |row| row.1)
+    KINDS.iter().find(|row| row.0 == kind).map_or(hipFileInternalError, |row| row.1)
 }
 
 /// The kind of error behind a code; `None` for success, for the top mark and for numbers that are no code.
@@ -77,10 +74,7 @@ pub fn to_kind(status: hipFileOpError_t) -> Option<ErrorKind> {
 /// The code's text. A negative number means its positive twin, as in the results of reads and writes.
 pub fn text(status: hipFileOpError_t) -> &'static CStr {
     let number = status.0.unsigned_abs();
-    TEXTS
-        .iter()
-        .find(|row| row.0.0.unsigned_abs() == number)
-        .map_or(UNKNOWN, |row| row.1)
+    TEXTS.iter().find(|row| row.0.0.unsigned_abs() == number).map_or(UNKNOWN, |row| row.1)
 }
 
 /// See `include/hipfile.h`.

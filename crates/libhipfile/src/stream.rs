@@ -69,10 +69,7 @@ pub unsafe extern "C" fn hipFileStreamRegister(stream: hipStream_t, flags: c_uin
 
 /// See `include/hipfile.h`.
 #[unsafe(no_mangle)]
-#[allow(
-    clippy::not_unsafe_ptr_arg_deref,
-    reason = "a handle: looked up, never dereferenced"
-)]
+#[allow(clippy::not_unsafe_ptr_arg_deref, reason = "a handle: looked up, never dereferenced")]
 pub extern "C" fn hipFileStreamDeregister(stream: hipStream_t) -> hipFileError_t {
     forward!(pfn_hipfile_stream_deregister(stream))
 }

@@ -25,11 +25,9 @@ pub(crate) unsafe extern "C" fn get_version(
     patch: *mut c_uint,
 ) -> hipFileError_t {
     guard::status(c"hipFileGetVersion", || {
-        for (place, number) in [
-            (major, HIPFILE_VERSION_MAJOR),
-            (minor, HIPFILE_VERSION_MINOR),
-            (patch, HIPFILE_VERSION_PATCH),
-        ] {
+        for (place, number) in
+            [(major, HIPFILE_VERSION_MAJOR), (minor, HIPFILE_VERSION_MINOR), (patch, HIPFILE_VERSION_PATCH)]
+        {
             if !place.is_null() {
                 // SAFETY: not NULL, so it points to an unsigned that may be written to.
                 unsafe { place.write(number) };

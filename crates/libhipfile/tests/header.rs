@@ -1,6 +1,10 @@
 //! The public headers compile alone, in every standard they promise, with warnings as errors; and their macros do what
 //! they say. Needs a C and a C++ compiler; one that is not installed is skipped and says so.
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test: what fails panics, what is skipped is said")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test: what fails panics, what is skipped is said"
+)]
 
 mod support;
 
@@ -9,10 +13,8 @@ use std::process::Command;
 
 use support::{HEADERS, crate_dir, include_dir, installed, stderr};
 
-const C: [(&str, &[&str]); 2] = [
-    ("gcc", &["c99", "c11", "c17", "c2x"]),
-    ("clang", &["c99", "c11", "c17", "c2x"]),
-];
+const C: [(&str, &[&str]); 2] =
+    [("gcc", &["c99", "c11", "c17", "c2x"]), ("clang", &["c99", "c11", "c17", "c2x"])];
 const CPP: [(&str, &[&str]); 2] = [
     ("g++", &["c++11", "c++14", "c++17", "c++20", "c++2b"]),
     ("clang++", &["c++11", "c++14", "c++17", "c++20", "c++2b"]),
@@ -29,40 +31,21 @@ fn settings() -> Vec<Setting> {
     let stub = crate_dir().join("tests/hip-stub");
     let emulation = crate_dir().join("../hip-emu-so/include");
     let with = |platform: &str, dir: &PathBuf| {
-        vec![
-            format!("-D{platform}"),
-            "-isystem".into(),
-            dir.display().to_string(),
-        ]
+        vec![format!("-D{platform}"), "-isystem".into(), dir.display().to_string()]
     };
     let mut settings = vec![
-        Setting {
-            name: "without HIP",
-            flags: vec![],
-        },
+        Setting { name: "without HIP", flags: vec![] },
         Setting {
             name: "HIP unwanted",
             flags: vec!["-D__HIP_PLATFORM_AMD__".into(), "-DHIPFILE_NO_HIP".into()],
         },
-        Setting {
-            name: "HIP for AMD",
-            flags: with("__HIP_PLATFORM_AMD__", &stub),
-        },
-        Setting {
-            name: "HIP for NVIDIA",
-            flags: with("__HIP_PLATFORM_NVIDIA__", &stub),
-        },
+        Setting { name: "HIP for AMD", flags: with("__HIP_PLATFORM_AMD__", &stub) },
+        Setting { name: "HIP for NVIDIA", flags: with("__HIP_PLATFORM_NVIDIA__", &stub) },
     ];
     if emulation.join("hip/hip_runtime_api.h").is_file() {
-        settings.push(Setting {
-            name: "emulated HIP",
-            flags: with("__HIP_PLATFORM_AMD__", &emulation),
-        });
+        settings.push(Setting { name: "emulated HIP", flags: with("__HIP_PLATFORM_AMD__", &emulation) });
     } else {
-        eprintln!(
-            "SKIP: headers with emulated HIP: {} has no hip/hip_runtime_api.h",
-            emulation.display()
-        );
+        eprintln!("SKIP: headers with emulated HIP: {} has no hip/hip_runtime_api.h", emulation.display());
     }
     settings
 }
@@ -80,10 +63,7 @@ fn compilers() -> Vec<(&'static str, &'static [&'static str], &'static str)> {
         there
     });
     for language in ["c", "c++"] {
-        assert!(
-            found.iter().any(|f| f.2 == language),
-            "no {language} compiler is installed"
-        );
+        assert!(found.iter().any(|f| f.2 == language), "no {language} compiler is installed");
     }
     found
 }
@@ -104,17 +84,9 @@ fn compile(
     if language == "c" {
         command.args(["-Wstrict-prototypes", "-Wmissing-prototypes"]);
     }
-    command
-        .arg("-I")
-        .arg(include_dir())
-        .args(["-fsyntax-only", "-x", language])
-        .arg(&path);
+    command.arg("-I").arg(include_dir()).args(["-fsyntax-only", "-x", language]).arg(&path);
     let output = command.output().unwrap();
-    if output.status.success() {
-        Ok(())
-    } else {
-        Err(format!("{command:?}\n{}", stderr(&output)))
-    }
+    if output.status.success() { Ok(()) } else { Err(format!("{command:?}\n{}", stderr(&output))) }
 }
 
 /// Compiles a source in every language standard and setting.
@@ -144,16 +116,9 @@ fn each_header_compiles_alone() {
 #[test]
 fn the_headers_compile_together_in_any_order_and_twice() {
     let forward: String = HEADERS.iter().map(|h| format!("#include <{h}>\n")).collect();
-    let backward: String = HEADERS
-        .iter()
-        .rev()
-        .map(|h| format!("#include <{h}>\n"))
-        .collect();
+    let backward: String = HEADERS.iter().rev().map(|h| format!("#include <{h}>\n")).collect();
     compiles_everywhere("all headers", &format!("{forward}{backward}extern int used;\n"));
-    compiles_everywhere(
-        "all headers, backwards",
-        &format!("{backward}{forward}extern int used;\n"),
-    );
+    compiles_everywhere("all headers, backwards", &format!("{backward}{forward}extern int used;\n"));
 }
 
 #[test]
@@ -211,10 +176,7 @@ fn a_warning_fails_the_compilation() {
     for (compiler, standards, language) in compilers() {
         for standard in standards {
             let source = "#include <hipfile.h>\nint used(int);\nint used(int unused) { return 0; }\n";
-            assert!(
-                compile(compiler, language, standard, &[], source).is_err(),
-                "{compiler} {standard}"
-            );
+            assert!(compile(compiler, language, standard, &[], source).is_err(), "{compiler} {standard}");
         }
     }
 }

@@ -36,10 +36,7 @@ fn rust_view() -> BTreeMap<String, i64> {
 }
 
 fn fields(layout: &Layout) -> impl Iterator<Item = (&'static str, usize, usize)> {
-    layout
-        .fields
-        .iter()
-        .map(|(name, offset, size)| (name.trim_start_matches("r#"), *offset, *size))
+    layout.fields.iter().map(|(name, offset, size)| (name.trim_start_matches("r#"), *offset, *size))
 }
 
 /// A C program that prints the same keys with the compiler's values.
@@ -53,11 +50,7 @@ fn c_program() -> String {
         let name = layout.c_name;
         // `type.member` is a member that has no type name of its own.
         let (owner, path) = name.split_once('.').unwrap_or((name, ""));
-        let thing = if path.is_empty() {
-            name.to_owned()
-        } else {
-            format!("((({owner} *)0)->{path})")
-        };
+        let thing = if path.is_empty() { name.to_owned() } else { format!("((({owner} *)0)->{path})") };
         writeln!(c, "P(\"sizeof {name}\", sizeof({thing}));").unwrap();
         writeln!(c, "P(\"alignof {name}\", __alignof__({thing}));").unwrap();
         for (field, ..) in fields(layout) {
@@ -66,16 +59,8 @@ fn c_program() -> String {
             } else {
                 (format!("{path}.{field}"), format!("offsetof({owner}, {path})"))
             };
-            writeln!(
-                c,
-                "P(\"offsetof {name} {field}\", offsetof({owner}, {member}) - {base});"
-            )
-            .unwrap();
-            writeln!(
-                c,
-                "P(\"sizeof {name} {field}\", sizeof((({owner} *)0)->{member}));"
-            )
-            .unwrap();
+            writeln!(c, "P(\"offsetof {name} {field}\", offsetof({owner}, {member}) - {base});").unwrap();
+            writeln!(c, "P(\"sizeof {name} {field}\", sizeof((({owner} *)0)->{member}));").unwrap();
         }
         for (enumerator, _) in layout.values {
             writeln!(c, "P(\"{enumerator}\", {enumerator});").unwrap();
@@ -101,9 +86,7 @@ fn c_view(flags: &[&str]) -> BTreeMap<String, i64> {
         .args([&program, &source]));
     let output = run(&mut Command::new(&program));
     let lines = output.lines().map(|line| line.split_once('=').unwrap());
-    lines
-        .map(|(key, value)| (key.to_owned(), value.parse().unwrap()))
-        .collect()
+    lines.map(|(key, value)| (key.to_owned(), value.parse().unwrap())).collect()
 }
 
 #[test]
@@ -116,10 +99,7 @@ fn the_c_compiler_and_rust_agree() {
 #[test]
 fn the_layout_is_the_same_with_hip_included() {
     let stub = support::crate_dir().join("tests/hip-stub");
-    assert_eq!(
-        c_view(&["-D__HIP_PLATFORM_AMD__", "-isystem", stub.to_str().unwrap()]),
-        rust_view()
-    );
+    assert_eq!(c_view(&["-D__HIP_PLATFORM_AMD__", "-isystem", stub.to_str().unwrap()]), rust_view());
 }
 
 #[test]

@@ -22,37 +22,20 @@ fn rust_functions() -> BTreeMap<String, Prototype> {
             // Behind further attributes and the `pub`.
             let item = item.split_once("pub ").unwrap().1;
             let (unsafety, item) = item.split_once("extern \"C\" fn ").unwrap();
-            assert!(
-                ["", "unsafe "].contains(&unsafety),
-                "{}: {unsafety}",
-                path.display()
-            );
+            assert!(["", "unsafe "].contains(&unsafety), "{}: {unsafety}", path.display());
             let (name, rest) = item.split_once('(').unwrap();
             let (arguments, rest) = rest.split_once(')').unwrap();
-            let result = rest
-                .split_once('{')
-                .unwrap()
-                .0
-                .trim()
-                .trim_start_matches("->")
-                .trim();
-            let parameters = arguments
-                .split(',')
-                .map(str::trim)
-                .filter(|a| !a.is_empty())
-                .map(|argument| {
-                    let (name, kind) = argument.split_once(':').unwrap();
-                    (kind.trim().to_owned(), name.to_owned())
-                });
+            let result = rest.split_once('{').unwrap().0.trim().trim_start_matches("->").trim();
+            let parameters = arguments.split(',').map(str::trim).filter(|a| !a.is_empty()).map(|argument| {
+                let (name, kind) = argument.split_once(':').unwrap();
+                (kind.trim().to_owned(), name.to_owned())
+            });
             let function = Prototype {
                 name: name.to_owned(),
                 result: result.to_owned(),
                 parameters: parameters.collect(),
             };
-            assert!(
-                found.insert(name.to_owned(), function).is_none(),
-                "{name} is defined twice"
-            );
+            assert!(found.insert(name.to_owned(), function).is_none(), "{name} is defined twice");
         }
     }
     found
@@ -93,20 +76,10 @@ fn every_prototype_has_its_function() {
     let mut rust = rust_functions();
     for c in prototypes() {
         let name = &c.name;
-        let function = rust
-            .remove(name)
-            .unwrap_or_else(|| panic!("{name} is not defined in Rust"));
-        let result = if c.result == "void" {
-            String::new()
-        } else {
-            in_rust(&c.result)
-        };
+        let function = rust.remove(name).unwrap_or_else(|| panic!("{name} is not defined in Rust"));
+        let result = if c.result == "void" { String::new() } else { in_rust(&c.result) };
         assert_eq!(function.result, result, "{name}: result");
-        assert_eq!(
-            function.parameters.len(),
-            c.parameters.len(),
-            "{name}: number of parameters"
-        );
+        assert_eq!(function.parameters.len(), c.parameters.len(), "{name}: number of parameters");
         for (rust, c) in function.parameters.iter().zip(&c.parameters) {
             assert_eq!(rust.0, in_rust(&c.0), "{name}: type of {}", c.1);
             assert_eq!(plain(&rust.1), plain(&c.1), "{name}: name of {}", c.1);
@@ -119,24 +92,15 @@ fn every_prototype_has_its_function() {
 fn the_headers_declare_as_many_functions_as_the_interface_has() {
     let count = |header| prototypes_of(header).len();
     assert_eq!((count("hipfile.h"), count("hipfile-stats.h")), (34, 5));
-    assert!(
-        prototypes_of("hipfile_ext.h")
-            .iter()
-            .all(|p| p.name.starts_with("hipFileExt"))
-    );
+    assert!(prototypes_of("hipfile_ext.h").iter().all(|p| p.name.starts_with("hipFileExt")));
 }
 
 /// `hipFileDriverSetMaxDirectIOSize` is `driver_set_max_direct_io_size` in the table.
 #[test]
 fn the_table_has_an_entry_for_each_function_and_nothing_else() {
-    let mut entries: Vec<_> = ENTRIES
-        .iter()
-        .map(|e| plain(e.trim_start_matches("pfn_hipfile_")))
-        .collect();
-    let mut names: Vec<_> = prototypes_of("hipfile.h")
-        .iter()
-        .map(|p| plain(p.name.trim_start_matches("hipFile")))
-        .collect();
+    let mut entries: Vec<_> = ENTRIES.iter().map(|e| plain(e.trim_start_matches("pfn_hipfile_"))).collect();
+    let mut names: Vec<_> =
+        prototypes_of("hipfile.h").iter().map(|p| plain(p.name.trim_start_matches("hipFile"))).collect();
     entries.sort();
     names.sort();
     assert_eq!(entries, names);
@@ -150,21 +114,12 @@ fn the_table_has_the_order_and_size_that_profilers_know() {
         batch_io_get_status batch_io_cancel batch_io_destroy read_async write_async stream_register \
         stream_deregister get_version get_parameter_size_t get_parameter_bool get_parameter_string \
         set_parameter_size_t set_parameter_bool set_parameter_string get_stats_l1 get_stats_l2 get_stats_l3";
-    let expected: Vec<_> = expected
-        .split_whitespace()
-        .map(|name| format!("pfn_hipfile_{name}"))
-        .collect();
+    let expected: Vec<_> = expected.split_whitespace().map(|name| format!("pfn_hipfile_{name}")).collect();
     assert_eq!(ENTRIES, expected);
     assert_eq!(TABLE.size, size_of::<hipFileDispatchTable>());
     assert_eq!(TABLE.size, size_of::<usize>() * (1 + 34));
-    assert_eq!(
-        std::mem::offset_of!(hipFileDispatchTable, pfn_hipfile_get_op_error_string),
-        8
-    );
-    assert_eq!(
-        std::mem::offset_of!(hipFileDispatchTable, pfn_hipfile_get_stats_l3),
-        TABLE.size - 8
-    );
+    assert_eq!(std::mem::offset_of!(hipFileDispatchTable, pfn_hipfile_get_op_error_string), 8);
+    assert_eq!(std::mem::offset_of!(hipFileDispatchTable, pfn_hipfile_get_stats_l3), TABLE.size - 8);
 }
 
 #[test]

@@ -19,18 +19,10 @@ fn text(number: i32) -> &'static str {
 
 /// Name and number of each code, from the header.
 fn codes() -> Vec<(String, hipFileOpError_t)> {
-    let names = support::header::enumerations()
-        .remove("hipFileOpError_t")
-        .unwrap();
-    let layout = LAYOUTS
-        .iter()
-        .find(|layout| layout.c_name == "hipFileOpError_t")
-        .unwrap();
+    let names = support::header::enumerations().remove("hipFileOpError_t").unwrap();
+    let layout = LAYOUTS.iter().find(|layout| layout.c_name == "hipFileOpError_t").unwrap();
     let number = |name: &str| layout.values.iter().find(|(known, _)| *known == name).unwrap().1 as i32;
-    names
-        .into_iter()
-        .map(|name| (name.clone(), hipFileOpError_t(number(&name))))
-        .collect()
+    names.into_iter().map(|name| (name.clone(), hipFileOpError_t(number(&name)))).collect()
 }
 
 #[test]
@@ -57,10 +49,7 @@ fn each_code_of_the_header_has_a_kind() {
                 assert_eq!(name, format!("hipFile{}", kind.name()));
                 kinds += 1;
             }
-            None => assert!(
-                [hipFileSuccess, hipFileIOMaxError].contains(&code),
-                "{name} has no kind"
-            ),
+            None => assert!([hipFileSuccess, hipFileIOMaxError].contains(&code), "{name} has no kind"),
         }
     }
     // All but `Io`, which is no code of the header.
@@ -90,9 +79,5 @@ fn behaviour_87_each_code_has_a_text_of_its_own_and_any_number_has_one() {
 #[test]
 fn the_texts_say_nothing_of_the_last_error() {
     text(hipFileInternalError.0);
-    assert_eq!(
-        hipfile_c::hipFileUseCount(),
-        0,
-        "asking for a text opened the driver"
-    );
+    assert_eq!(hipfile_c::hipFileUseCount(), 0, "asking for a text opened the driver");
 }

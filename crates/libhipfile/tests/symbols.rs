@@ -25,19 +25,13 @@ fn nm(arguments: &[&str], library: &str) -> Vec<(String, String)> {
 }
 
 fn readelf(argument: &str) -> String {
-    run(Command::new("readelf")
-        .env("LC_ALL", "C")
-        .args(["-W", argument])
-        .arg(built("libhipfile_c.so")))
+    run(Command::new("readelf").env("LC_ALL", "C").args(["-W", argument]).arg(built("libhipfile_c.so")))
 }
 
 #[test]
 fn the_shared_library_exports_the_headers_functions_and_nothing_else() {
     let exported = nm(&["-D", "--defined-only"], "libhipfile_c.so");
-    assert!(
-        exported.iter().all(|(kind, _)| kind == "T"),
-        "not all are functions: {exported:?}"
-    );
+    assert!(exported.iter().all(|(kind, _)| kind == "T"), "not all are functions: {exported:?}");
     let exported: BTreeSet<_> = exported.into_iter().map(|(_, name)| name).collect();
     assert_eq!(exported, declared());
 }
@@ -45,11 +39,8 @@ fn the_shared_library_exports_the_headers_functions_and_nothing_else() {
 #[test]
 fn the_static_library_defines_the_headers_functions() {
     let defined = nm(&["--defined-only", "--extern-only"], "libhipfile_c.a");
-    let defined: BTreeSet<_> = defined
-        .into_iter()
-        .map(|(_, name)| name)
-        .filter(|name| name.starts_with("hip"))
-        .collect();
+    let defined: BTreeSet<_> =
+        defined.into_iter().map(|(_, name)| name).filter(|name| name.starts_with("hip")).collect();
     assert_eq!(defined, declared());
 }
 
@@ -89,9 +80,6 @@ fn no_gpu_runtime_is_linked() {
     let undefined = nm(&["-D", "--undefined-only"], "libhipfile_c.so");
     assert!(!undefined.is_empty());
     for (_, name) in undefined {
-        assert!(
-            !name.starts_with("hip") && !name.starts_with("cu"),
-            "{name} must come by dlopen"
-        );
+        assert!(!name.starts_with("hip") && !name.starts_with("cu"), "{name} must come by dlopen");
     }
 }

@@ -49,11 +49,7 @@ pub(crate) fn prototypes_of(header: &str) -> Vec<Prototype> {
                 .filter(|argument| *argument != "void")
                 .map(type_and_name)
                 .collect();
-            Prototype {
-                name,
-                result,
-                parameters,
-            }
+            Prototype { name, result, parameters }
         })
         .collect()
 }
@@ -61,15 +57,9 @@ pub(crate) fn prototypes_of(header: &str) -> Vec<Prototype> {
 /// Splits `const void *ptr` into `const void*` and `ptr`.
 fn type_and_name(declarator: &str) -> (String, String) {
     let declarator = declarator.trim();
-    let at = declarator
-        .rfind(|c: char| !c.is_alphanumeric() && c != '_')
-        .map_or(0, |at| at + 1);
+    let at = declarator.rfind(|c: char| !c.is_alphanumeric() && c != '_').map_or(0, |at| at + 1);
     let (kind, name) = declarator.split_at(at);
-    let kind = kind
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
-        .replace(" *", "*");
+    let kind = kind.split_whitespace().collect::<Vec<_>>().join(" ").replace(" *", "*");
     (kind, name.to_owned())
 }
 
@@ -98,9 +88,7 @@ pub(crate) fn enumerations() -> BTreeMap<String, Vec<String>> {
     definitions("typedef enum ")
         .into_iter()
         .map(|(name, body)| {
-            let enumerators = body
-                .split(',')
-                .map(|e| e.split('=').next().unwrap().trim().to_owned());
+            let enumerators = body.split(',').map(|e| e.split('=').next().unwrap().trim().to_owned());
             (name, enumerators.filter(|e| !e.is_empty()).collect())
         })
         .collect()

@@ -36,12 +36,7 @@ pub(crate) fn installed(program: &str) -> bool {
 /// Runs a program that must succeed; returns its standard output.
 pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    assert!(
-        output.status.success(),
-        "{command:?}: {}\n{}",
-        output.status,
-        stderr(&output)
-    );
+    assert!(output.status.success(), "{command:?}: {}\n{}", output.status, stderr(&output));
     String::from_utf8(output.stdout).unwrap()
 }
 
