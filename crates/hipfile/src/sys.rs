@@ -22,9 +22,10 @@ pub(crate) fn forks() -> u32 {
 
 /// Sets this thread's errno to 0, for calls that report through it without saying so.
 pub(crate) fn clear_errno() {
-    // SAFETY: the address is this thread's own errno.
-    let errno = unsafe { &mut *libc::__errno_location() };
-    *errno = 0;
+    // SAFETY: it only returns an address.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: the address is this thread's own errno, valid and aligned while the thread lives.
+    unsafe { errno.write(0) };
 }
 
 /// What statx says of an open file; fields the kernel did not fill are `None`.
