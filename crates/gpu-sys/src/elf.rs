@@ -30,16 +30,12 @@ pub(crate) fn check_shared_object(path: &Path) -> Result<(), String> {
     }
 
     let mut header = [0u8; HEADER_LEN];
-    file.read_exact_at(&mut header, 0)
-        .map_err(|_| "too short for a shared library".to_string())?;
+    file.read_exact_at(&mut header, 0).map_err(|_| "too short for a shared library".to_string())?;
     if header[..4] != *b"\x7fELF" {
         return Err("not an ELF file".into());
     }
     if header[4] != CLASS_64 {
-        return Err(format!(
-            "ELF class {} where 64-bit code ({CLASS_64}) is needed",
-            header[4]
-        ));
+        return Err(format!("ELF class {} where 64-bit code ({CLASS_64}) is needed", header[4]));
     }
     if header[5] != DATA_NATIVE {
         return Err("built for the other byte order".into());
@@ -53,17 +49,13 @@ pub(crate) fn check_shared_object(path: &Path) -> Result<(), String> {
     let entry_len = u16::from_ne_bytes([header[54], header[55]]);
     let entries = u16::from_ne_bytes([header[56], header[57]]);
     if usize::from(entry_len) != PROGRAM_HEADER_LEN {
-        return Err(format!(
-            "program headers of {entry_len} bytes instead of {PROGRAM_HEADER_LEN}"
-        ));
+        return Err(format!("program headers of {entry_len} bytes instead of {PROGRAM_HEADER_LEN}"));
     }
     for index in 0..u64::from(entries) {
         let mut entry = [0u8; PROGRAM_HEADER_LEN];
-        let at = table
-            .checked_add(index * PROGRAM_HEADER_LEN as u64)
-            .ok_or("program headers out of range")?;
-        file.read_exact_at(&mut entry, at)
-            .map_err(|_| truncated(metadata.len()))?;
+        let at =
+            table.checked_add(index * PROGRAM_HEADER_LEN as u64).ok_or("program headers out of range")?;
+        file.read_exact_at(&mut entry, at).map_err(|_| truncated(metadata.len()))?;
         let segment = u32::from_ne_bytes([entry[0], entry[1], entry[2], entry[3]]);
         let end = u64_at(&entry, 8).checked_add(u64_at(&entry, 32));
         if segment == SEGMENT_LOAD && end.is_none_or(|end| end > metadata.len()) {
@@ -96,9 +88,6 @@ mod tests {
 
     #[test]
     fn a_directory_is_named_as_such() {
-        assert_eq!(
-            check_shared_object(std::path::Path::new("/")),
-            Err("not a regular file".into())
-        );
+        assert_eq!(check_shared_object(std::path::Path::new("/")), Err("not a regular file".into()));
     }
 }

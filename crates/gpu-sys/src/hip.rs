@@ -67,10 +67,7 @@ hip_errors! {
 impl HipError {
     /// The C name, when it is one of [`HipError::NAMED`].
     pub fn name(self) -> Option<&'static str> {
-        Self::NAMED
-            .iter()
-            .find(|(code, _)| *code == self)
-            .map(|(_, name)| *name)
+        Self::NAMED.iter().find(|(code, _)| *code == self).map(|(_, name)| *name)
     }
 
     /// `Ok` for `hipSuccess`.
@@ -78,11 +75,7 @@ impl HipError {
     /// # Errors
     /// The code itself otherwise.
     pub fn ok(self) -> Result<(), HipError> {
-        if self == HipError::SUCCESS {
-            Ok(())
-        } else {
-            Err(self)
-        }
+        if self == HipError::SUCCESS { Ok(()) } else { Err(self) }
     }
 }
 

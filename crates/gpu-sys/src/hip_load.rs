@@ -154,11 +154,7 @@ fn ask_runtime(api: &HipApi, version: Option<c_int>, name: &CStr) -> *mut c_void
     };
     // SAFETY: the name ends in NUL, `address` is a valid out parameter, and HIP allows a null status pointer.
     let answer = unsafe { get(name.as_ptr(), &raw mut address, version, 0, core::ptr::null_mut()) };
-    if answer == HipError::SUCCESS {
-        address
-    } else {
-        core::ptr::null_mut()
-    }
+    if answer == HipError::SUCCESS { address } else { core::ptr::null_mut() }
 }
 
 fn amd_file_fn(address: *mut c_void) -> Option<AmdFileFn> {
@@ -168,10 +164,7 @@ fn amd_file_fn(address: *mut c_void) -> Option<AmdFileFn> {
 }
 
 fn load_named(path: &Path, only_if_loaded: bool) -> Result<LoadedHip, LoadError> {
-    let fail = |reason: String| LoadError::CannotOpen {
-        path: path.to_owned(),
-        reason,
-    };
+    let fail = |reason: String| LoadError::CannotOpen { path: path.to_owned(), reason };
     let bytes = path.as_os_str().as_bytes();
     if bytes.is_empty() {
         return Err(fail("the name is empty".into()));
@@ -179,11 +172,8 @@ fn load_named(path: &Path, only_if_loaded: bool) -> Result<LoadedHip, LoadError>
     // As for dlopen, a name without a slash is one for the loader to find.
     let name = CString::new(bytes).map_err(|_| fail("the name holds a NUL byte".into()))?;
     let is_path = bytes.contains(&b'/');
-    let loaded = if is_path {
-        Library::already_loaded_path(path)
-    } else {
-        Ok(Library::already_loaded(&name))
-    };
+    let loaded =
+        if is_path { Library::already_loaded_path(path) } else { Ok(Library::already_loaded(&name)) };
     if let Some(library) = loaded.map_err(fail)? {
         return open_runtime(library, true);
     }
@@ -191,11 +181,7 @@ fn load_named(path: &Path, only_if_loaded: bool) -> Result<LoadedHip, LoadError>
         let tried = vec![(path.display().to_string(), "not loaded in this process".into())];
         return Err(LoadError::NotFound { tried });
     }
-    let opened = if is_path {
-        Library::open_path(path)
-    } else {
-        Library::open(&name)
-    };
+    let opened = if is_path { Library::open_path(path) } else { Library::open(&name) };
     open_runtime(opened.map_err(fail)?, false)
 }
 
@@ -206,9 +192,8 @@ fn find_loaded() -> Option<Library> {
     if let Some(library) = OLD_SONAMES.iter().find_map(|name| Library::already_loaded(name)) {
         return Some(library);
     }
-    if let Some(library) = loaded_objects(FILE_PREFIX)
-        .iter()
-        .find_map(|path| Library::already_loaded_path(path).ok()?)
+    if let Some(library) =
+        loaded_objects(FILE_PREFIX).iter().find_map(|path| Library::already_loaded_path(path).ok()?)
     {
         return Some(library);
     }
@@ -218,19 +203,13 @@ fn find_loaded() -> Option<Library> {
 
 /// The libraries to try, opened one by one as the caller asks for the next.
 fn candidates(options: &LoadOptions) -> impl Iterator<Item = (String, Result<Library, String>)> {
-    let by_name = SONAMES
-        .iter()
-        .map(|name| (name.to_string_lossy().into_owned(), Library::open(name)));
+    let by_name = SONAMES.iter().map(|name| (name.to_string_lossy().into_owned(), Library::open(name)));
     let folders = [options.rocm_path.clone(), Some(PathBuf::from(DEFAULT_ROCM_PATH))];
     let by_path = folders
         .into_iter()
         .flatten()
         .filter(|folder| !folder.as_os_str().is_empty())
-        .flat_map(|folder| {
-            SONAMES
-                .iter()
-                .map(move |name| folder.join("lib").join(&*name.to_string_lossy()))
-        })
+        .flat_map(|folder| SONAMES.iter().map(move |name| folder.join("lib").join(&*name.to_string_lossy())))
         .map(|path| (path.display().to_string(), Library::open_path(&path)));
     by_name.chain(by_path)
 }
@@ -244,10 +223,7 @@ fn open_runtime(library: Library, already_loaded: bool) -> Result<LoadedHip, Loa
     // hipRuntimeGetVersion with this prototype.
     let get_version = unsafe { core::mem::transmute::<*mut c_void, Option<VersionFn>>(address) };
     let Some(get_version) = get_version else {
-        return Err(LoadError::MissingSymbol {
-            name: "hipRuntimeGetVersion",
-            path: any_path(library),
-        });
+        return Err(LoadError::MissingSymbol { name: "hipRuntimeGetVersion", path: any_path(library) });
     };
     let path = object_of(address);
     let mut version = 0;
@@ -265,14 +241,7 @@ fn open_runtime(library: Library, already_loaded: bool) -> Result<LoadedHip, Loa
     let filled = unsafe { HipApi::from_resolver(|name| library.symbol(name)) };
     let emulated = !library.symbol(EMULATION_MARKER).is_null();
     match filled {
-        Ok(api) => Ok(LoadedHip {
-            api,
-            version,
-            path,
-            emulated,
-            already_loaded,
-            library,
-        }),
+        Ok(api) => Ok(LoadedHip { api, version, path, emulated, already_loaded, library }),
         Err(name) => Err(LoadError::MissingSymbol { name, path }),
     }
 }
@@ -296,10 +265,7 @@ impl fmt::Display for LoadError {
                 for (index, (name, reason)) in tried.iter().enumerate() {
                     let lead = if index == 0 { ": " } else { "; " };
                     // The loader's own text starts with the name it was given.
-                    match reason
-                        .strip_prefix(name.as_str())
-                        .and_then(|rest| rest.strip_prefix(": "))
-                    {
+                    match reason.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix(": ")) {
                         Some(rest) => write!(f, "{lead}{name}: {rest}")?,
                         None => write!(f, "{lead}{name}: {reason}")?,
                     }
@@ -321,18 +287,10 @@ impl fmt::Display for LoadError {
                 write!(f, "the HIP library {} has no {name}", Shown(path))
             }
             LoadError::Broken { code, version, path } if *code == HipError::SUCCESS => {
-                write!(
-                    f,
-                    "the HIP library {} reports the impossible version {version}",
-                    Shown(path)
-                )
+                write!(f, "the HIP library {} reports the impossible version {version}", Shown(path))
             }
             LoadError::Broken { code, path, .. } => {
-                write!(
-                    f,
-                    "the HIP library {} cannot tell its version: {code:?}",
-                    Shown(path)
-                )
+                write!(f, "the HIP library {} cannot tell its version: {code:?}", Shown(path))
             }
         }
     }

@@ -22,9 +22,7 @@ unsafe impl Sync for Library {}
 impl Library {
     /// Whatever the process as a whole offers: the program, its libraries and the preloaded ones, in the order in
     /// which the dynamic loader itself searches them (`RTLD_DEFAULT`).
-    pub const PROCESS: Library = Library {
-        handle: libc::RTLD_DEFAULT,
-    };
+    pub const PROCESS: Library = Library { handle: libc::RTLD_DEFAULT };
 
     /// The library of this soname, if the process has it loaded already.
     pub fn already_loaded(soname: &CStr) -> Option<Library> {
@@ -118,19 +116,13 @@ pub(crate) fn loaded_objects(prefix: &str) -> Vec<PathBuf> {
         }
         // SAFETY: a non-null object name is NUL-terminated and outlives this call.
         let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes()));
-        if path
-            .file_name()
-            .is_some_and(|name| name.as_bytes().starts_with(search.prefix))
-        {
+        if path.file_name().is_some_and(|name| name.as_bytes().starts_with(search.prefix)) {
             search.found.push(path.to_owned());
         }
         0
     }
 
-    let mut search = Search {
-        prefix: prefix.as_bytes(),
-        found: Vec::new(),
-    };
+    let mut search = Search { prefix: prefix.as_bytes(), found: Vec::new() };
     // SAFETY: `visit` has the prototype asked for, does not unwind (it only compares and pushes), and gets a pointer
     // to `search`, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };

@@ -57,10 +57,7 @@ fn the_runtime_is_asked_by_name_and_version() {
         .extra(PROC_ADDRESS)
         .build(folder.path(), "libstub.so");
     let found = Probe::new().library(&library).run();
-    assert_eq!(
-        (found.get("amd_read"), found.get("amd_write")),
-        (Some(READ), Some(WRITE))
-    );
+    assert_eq!((found.get("amd_read"), found.get("amd_write")), (Some(READ), Some(WRITE)));
 }
 
 #[test]
@@ -68,17 +65,10 @@ fn a_runtime_that_cannot_be_asked_is_searched() {
     let folder = tempfile::tempdir().unwrap();
     let exported = "FILE_FUNCTION(hipAmdFileRead, +)\nFILE_FUNCTION(hipAmdFileWrite, -)\n";
     let refusing = Stub::new(71_400_000).extra(FILE_FUNCTION).extra(exported);
-    let lacking = Stub::new(71_400_000)
-        .extra(FILE_FUNCTION)
-        .extra(exported)
-        .without_optional();
+    let lacking = Stub::new(71_400_000).extra(FILE_FUNCTION).extra(exported).without_optional();
     for (name, stub) in [("librefusing.so", refusing), ("liblacking.so", lacking)] {
         let found = Probe::new().library(stub.build(folder.path(), name)).run();
-        assert_eq!(
-            (found.get("amd_read"), found.get("amd_write")),
-            (Some(READ), Some(WRITE)),
-            "{name}"
-        );
+        assert_eq!((found.get("amd_read"), found.get("amd_write")), (Some(READ), Some(WRITE)), "{name}");
     }
 }
 

@@ -22,19 +22,13 @@ fn the_real_rocm_5_is_refused_in_every_position() {
         ("named", Probe::new().library(library)),
         ("preloaded", Probe::new().preload(library)),
         ("loaded locally", Probe::new().loaded_locally(library)),
-        (
-            "loaded, nothing else wanted",
-            Probe::new().loaded_locally(library).only_if_loaded(),
-        ),
+        ("loaded, nothing else wanted", Probe::new().loaded_locally(library).only_if_loaded()),
         ("on the search path", Probe::new().search(&lib)),
         ("under ROCM_PATH", Probe::new().rocm_path(folder.path())),
     ] {
         let found = probe.run();
         let error = found.error();
         assert!(error.starts_with("ROCm 5.2 at "), "{position}: {error}");
-        assert!(
-            error.ends_with("ROCm 6.0 or newer is needed; its memory-type numbers differ"),
-            "{error}"
-        );
+        assert!(error.ends_with("ROCm 6.0 or newer is needed; its memory-type numbers differ"), "{error}");
     }
 }

@@ -12,9 +12,7 @@ const OLD: i32 = 50_221_153;
 /// Whether this machine has a HIP runtime of its own, so that a search never comes back empty.
 fn machine_has_hip(case: &str) -> bool {
     let found = Probe::new().run();
-    let has = !found
-        .get("error")
-        .is_some_and(|error| error.starts_with("no HIP runtime found"));
+    let has = !found.get("error").is_some_and(|error| error.starts_with("no HIP runtime found"));
     if has {
         eprintln!("SKIP: {case}: this machine has a HIP runtime in a standard place");
     }
@@ -36,9 +34,7 @@ fn the_named_library_serves() {
 #[test]
 fn the_first_rocm_6_serves_and_may_lack_what_is_optional() {
     let folder = tempfile::tempdir().unwrap();
-    let library = Stub::new(60_000_000)
-        .without_optional()
-        .build(folder.path(), "libanything.so");
+    let library = Stub::new(60_000_000).without_optional().build(folder.path(), "libanything.so");
     let found = Probe::new().library(&library).run();
     found.serves(&library);
     assert_eq!(found.get("optional"), Some("false"));
@@ -47,9 +43,8 @@ fn the_first_rocm_6_serves_and_may_lack_what_is_optional() {
 #[test]
 fn the_marker_means_emulated() {
     let folder = tempfile::tempdir().unwrap();
-    let library = Stub::new(NEW)
-        .extra("const int hipfile_emulated_gpu = 1;\n")
-        .build(folder.path(), "libmarked.so");
+    let library =
+        Stub::new(NEW).extra("const int hipfile_emulated_gpu = 1;\n").build(folder.path(), "libmarked.so");
     assert_eq!(Probe::new().library(&library).run().get("emulated"), Some("true"));
 }
 
@@ -57,9 +52,7 @@ fn the_marker_means_emulated() {
 fn an_old_runtime_is_refused_by_its_version() {
     let folder = tempfile::tempdir().unwrap();
     // Its other functions are not even looked at.
-    let library = Stub::new(OLD)
-        .without("hipMalloc")
-        .build(folder.path(), "libold.so");
+    let library = Stub::new(OLD).without("hipMalloc").build(folder.path(), "libold.so");
     assert_eq!(
         Probe::new().library(&library).run().error(),
         format!(
@@ -74,40 +67,24 @@ fn an_old_runtime_is_refused_by_its_version() {
 #[test]
 fn the_first_missing_function_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    for name in [
-        "hipRuntimeGetVersion",
-        "hipInit",
-        "hipMalloc",
-        "hipLaunchHostFunc",
-    ] {
+    for name in ["hipRuntimeGetVersion", "hipInit", "hipMalloc", "hipLaunchHostFunc"] {
         let file = format!("libwithout-{name}.so");
         let library = Stub::new(NEW).without(name).build(folder.path(), &file);
         let error = Probe::new().library(&library).run().error().to_owned();
-        assert_eq!(
-            error,
-            format!("the HIP library {} has no {name}", library.display())
-        );
+        assert_eq!(error, format!("the HIP library {} has no {name}", library.display()));
     }
 }
 
 #[test]
 fn a_runtime_without_a_version_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let failing = Stub::new(NEW)
-        .version_code(303)
-        .build(folder.path(), "libfailing.so");
+    let failing = Stub::new(NEW).version_code(303).build(folder.path(), "libfailing.so");
     let error = Probe::new().library(&failing).run().error().to_owned();
-    assert!(
-        error.ends_with("cannot tell its version: hipErrorSharedObjectInitFailed"),
-        "{error}"
-    );
+    assert!(error.ends_with("cannot tell its version: hipErrorSharedObjectInitFailed"), "{error}");
     for (version, file) in [(0, "libzero.so"), (-1, "libminus.so")] {
         let library = Stub::new(version).build(folder.path(), file);
         let error = Probe::new().library(&library).run().error().to_owned();
-        assert!(
-            error.ends_with(&format!("reports the impossible version {version}")),
-            "{error}"
-        );
+        assert!(error.ends_with(&format!("reports the impossible version {version}")), "{error}");
     }
 }
 
@@ -153,10 +130,7 @@ fn what_is_no_library_is_refused_in_words() {
         let path = path(name);
         let error = Probe::new().library(&path).run().error().to_owned();
         let start = format!("the HIP library {} cannot be loaded: ", path.display());
-        assert!(
-            error.starts_with(&start) && error[start.len()..].contains(reason),
-            "{name}: {error}"
-        );
+        assert!(error.starts_with(&start) && error[start.len()..].contains(reason), "{name}: {error}");
     }
     let error = Probe::new().library("").run().error().to_owned();
     assert_eq!(error, "the HIP library  cannot be loaded: the name is empty");
@@ -166,16 +140,9 @@ fn what_is_no_library_is_refused_in_words() {
 fn a_named_library_may_be_one_for_the_loader_to_find() {
     let folder = tempfile::tempdir().unwrap();
     let library = Stub::new(NEW).build(folder.path(), "libsearched.so");
-    Probe::new()
-        .library("libsearched.so")
-        .search(folder.path())
-        .run()
-        .serves(&library);
+    Probe::new().library("libsearched.so").search(folder.path()).run().serves(&library);
     let error = Probe::new().library("libsearched.so").run().error().to_owned();
-    assert!(
-        error.starts_with("the HIP library libsearched.so cannot be loaded: "),
-        "{error}"
-    );
+    assert!(error.starts_with("the HIP library libsearched.so cannot be loaded: "), "{error}");
 }
 
 #[test]
@@ -205,10 +172,7 @@ fn an_unusable_file_does_not_end_the_search() {
         return;
     }
     let error = Probe::new().search(&search).run().error().to_owned();
-    assert!(
-        error.starts_with(&format!("ROCm 5.2 at {} is too old", old.display())),
-        "{error}"
-    );
+    assert!(error.starts_with(&format!("ROCm 5.2 at {} is too old", old.display())), "{error}");
 }
 
 #[test]
@@ -231,16 +195,9 @@ fn nothing_found_lists_what_was_tried() {
     }
     let folder = tempfile::tempdir().unwrap();
     let error = Probe::new().rocm_path(folder.path()).run().error().to_owned();
-    assert!(
-        error.starts_with("no HIP runtime found: libamdhip64.so.7: "),
-        "{error}"
-    );
+    assert!(error.starts_with("no HIP runtime found: libamdhip64.so.7: "), "{error}");
     let in_rocm = folder.path().join("lib/libamdhip64.so.6");
-    for part in [
-        "libamdhip64.so.6: ",
-        "/opt/rocm/lib/libamdhip64.so: ",
-        &in_rocm.display().to_string(),
-    ] {
+    for part in ["libamdhip64.so.6: ", "/opt/rocm/lib/libamdhip64.so: ", &in_rocm.display().to_string()] {
         assert!(error.contains(part), "{part} is missing in: {error}");
     }
     assert!(!error.contains("libamdhip64.so.7: libamdhip64.so.7"), "{error}");
@@ -254,12 +211,8 @@ fn the_copy_in_the_process_serves() {
     Stub::new(NEW).build(&search, "libamdhip64.so.7");
     let own = folder.path().join("own");
 
-    let by_soname = Stub::new(60_300_000)
-        .soname("libamdhip64.so.6")
-        .build(&own, "libbundled.so");
-    let by_file = Stub::new(60_300_000)
-        .soname("libx.so")
-        .build(&own, "libamdhip64-8f3a.so.6");
+    let by_soname = Stub::new(60_300_000).soname("libamdhip64.so.6").build(&own, "libbundled.so");
+    let by_file = Stub::new(60_300_000).soname("libx.so").build(&own, "libamdhip64-8f3a.so.6");
     let by_symbol = Stub::new(60_300_000).build(&own, "libwrapped.so");
     let runs: [(&Path, Probe); 3] = [
         (&by_soname, Probe::new().loaded_locally(&by_soname)),
@@ -282,38 +235,27 @@ fn an_old_copy_in_the_process_is_refused_not_joined() {
     let folder = tempfile::tempdir().unwrap();
     let search = folder.path().join("search");
     Stub::new(NEW).build(&search, "libamdhip64.so.7");
-    let by_soname = Stub::new(OLD)
-        .soname("libamdhip64.so.5")
-        .build(folder.path(), "libbundled.so");
+    let by_soname = Stub::new(OLD).soname("libamdhip64.so.5").build(folder.path(), "libbundled.so");
     let by_symbol = Stub::new(OLD).build(folder.path(), "libwrapped.so");
     for (library, probe) in [
         (&by_soname, Probe::new().loaded_locally(&by_soname)),
         (&by_symbol, Probe::new().preload(&by_symbol)),
     ] {
         let error = probe.search(&search).run().error().to_owned();
-        assert!(
-            error.starts_with(&format!("ROCm 5.2 at {} is too old", library.display())),
-            "{error}"
-        );
+        assert!(error.starts_with(&format!("ROCm 5.2 at {} is too old", library.display())), "{error}");
     }
 }
 
 #[test]
 fn the_named_library_wins_over_the_copy_in_the_process() {
     let folder = tempfile::tempdir().unwrap();
-    let loaded = Stub::new(OLD)
-        .soname("libamdhip64.so.5")
-        .build(folder.path(), "libloaded.so");
+    let loaded = Stub::new(OLD).soname("libamdhip64.so.5").build(folder.path(), "libloaded.so");
     let named = Stub::new(NEW).build(folder.path(), "libnamed.so");
     let found = Probe::new().loaded_locally(&loaded).library(&named).run();
     found.serves(&named);
     assert_eq!(found.get("already_loaded"), Some("false"));
 
-    let found = Probe::new()
-        .loaded_locally(&named)
-        .library(&named)
-        .only_if_loaded()
-        .run();
+    let found = Probe::new().loaded_locally(&named).library(&named).only_if_loaded().run();
     found.serves(&named);
     assert_eq!(found.get("already_loaded"), Some("true"));
 }
@@ -322,24 +264,8 @@ fn the_named_library_wins_over_the_copy_in_the_process() {
 fn nothing_is_loaded_when_only_a_loaded_one_is_wanted() {
     let folder = tempfile::tempdir().unwrap();
     let seven = Stub::new(NEW).build(folder.path(), "libamdhip64.so.7");
-    let error = Probe::new()
-        .only_if_loaded()
-        .search(folder.path())
-        .run()
-        .error()
-        .to_owned();
-    assert_eq!(
-        error,
-        "no HIP runtime found: libamdhip64: not loaded in this process"
-    );
-    let error = Probe::new()
-        .only_if_loaded()
-        .library(&seven)
-        .run()
-        .error()
-        .to_owned();
-    assert!(
-        error.ends_with("libamdhip64.so.7: not loaded in this process"),
-        "{error}"
-    );
+    let error = Probe::new().only_if_loaded().search(folder.path()).run().error().to_owned();
+    assert_eq!(error, "no HIP runtime found: libamdhip64: not loaded in this process");
+    let error = Probe::new().only_if_loaded().library(&seven).run().error().to_owned();
+    assert!(error.ends_with("libamdhip64.so.7: not loaded in this process"), "{error}");
 }

@@ -29,14 +29,7 @@ impl Probe {
     pub(crate) fn new() -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "probe::probe", "--nocapture", "--test-threads=1"]);
-        for name in [
-            LIBRARY,
-            ROCM_PATH,
-            ONLY_IF_LOADED,
-            LOADED_LOCALLY,
-            "LD_LIBRARY_PATH",
-            "LD_PRELOAD",
-        ] {
+        for name in [LIBRARY, ROCM_PATH, ONLY_IF_LOADED, LOADED_LOCALLY, "LD_LIBRARY_PATH", "LD_PRELOAD"] {
             command.env_remove(name);
         }
         Probe { command }
@@ -94,33 +87,25 @@ impl Probe {
             let (name, value) = finding.split_once('=')?;
             Some((name.to_owned(), value.to_owned()))
         };
-        Findings {
-            lines: text.lines().filter_map(found).collect(),
-        }
+        Findings { lines: text.lines().filter_map(found).collect() }
     }
 }
 
 impl Findings {
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.lines
-            .iter()
-            .find(|(line, _)| line == name)
-            .map(|(_, value)| value.as_str())
+        self.lines.iter().find(|(line, _)| line == name).map(|(_, value)| value.as_str())
     }
 
     /// The loader's error, as shown to users.
     #[track_caller]
     pub(crate) fn error(&self) -> &str {
-        self.get("error")
-            .unwrap_or_else(|| panic!("an error was expected: {self:?}"))
+        self.get("error").unwrap_or_else(|| panic!("an error was expected: {self:?}"))
     }
 
     /// Asserts that this file serves.
     #[track_caller]
     pub(crate) fn serves(&self, path: &Path) {
-        let got = self
-            .get("path")
-            .map(|path| PathBuf::from(path).canonicalize().unwrap());
+        let got = self.get("path").map(|path| PathBuf::from(path).canonicalize().unwrap());
         assert_eq!(got, Some(path.canonicalize().unwrap()), "{self:?}");
     }
 }
@@ -131,10 +116,7 @@ fn show(name: &str, value: impl std::fmt::Display) {
 
 /// Without wishes this is the default search on this machine, whatever it has: an answer that explains itself.
 #[test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the parent's wishes come by environment"
-)]
+#[expect(clippy::disallowed_methods, reason = "the parent's wishes come by environment")]
 fn probe() {
     if let Some(library) = std::env::var_os(LOADED_LOCALLY) {
         let name = CString::new(library.as_bytes()).unwrap();

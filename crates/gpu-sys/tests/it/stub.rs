@@ -68,10 +68,7 @@ impl Stub {
             }
             if *function == "hipRuntimeGetVersion" {
                 let (version, code) = (self.version, self.version_code);
-                let _ = writeln!(
-                    source,
-                    "int {function}(int *v) {{ *v = {version}; return {code}; }}"
-                );
+                let _ = writeln!(source, "int {function}(int *v) {{ *v = {version}; return {code}; }}");
             } else {
                 let _ = writeln!(source, "int {function}(void) {{ return 801; }}");
             }
@@ -83,18 +80,12 @@ impl Stub {
         std::fs::write(&source_path, source).unwrap();
         let library = folder.join(name);
         let mut cc = Command::new("cc");
-        cc.args(["-shared", "-fPIC", "-O0", "-o"])
-            .arg(&library)
-            .arg(&source_path);
+        cc.args(["-shared", "-fPIC", "-O0", "-o"]).arg(&library).arg(&source_path);
         if let Some(soname) = self.soname {
             cc.arg(format!("-Wl,-soname,{soname}"));
         }
         let done = cc.output().expect("cc runs");
-        assert!(
-            done.status.success(),
-            "cc: {}",
-            String::from_utf8_lossy(&done.stderr)
-        );
+        assert!(done.status.success(), "cc: {}", String::from_utf8_lossy(&done.stderr));
         library
     }
 }
