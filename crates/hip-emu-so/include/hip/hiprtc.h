@@ -1,8 +1,8 @@
 /*
  * hip/hiprtc.h - header of hipfile's emulated GPU, not AMD's: the run-time compiler, in libhiprtc.so.
  *
- * The emulated compiler accepts any source; the emulated runtime runs the one program that it knows by name and
- * refuses all others with hipErrorNoBinaryForGpu.
+ * The emulated compiler compiles the one program that it knows by its kernel's name, and answers all others with
+ * HIPRTC_ERROR_COMPILATION and a log.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -35,8 +35,8 @@ hiprtcResult hiprtcVersion(int *major, int *minor);
 const char *hiprtcGetErrorString(hiprtcResult result);
 /* name, header_texts and header_names may be NULL (the latter two when headers is 0). */
 hiprtcResult hiprtcCreateProgram(hiprtcProgram *program, const char *source, const char *name, int headers,
-                                 const char **header_texts, const char **header_names);
-hiprtcResult hiprtcCompileProgram(hiprtcProgram program, int count, const char **options);
+                                 const char *const *header_texts, const char *const *header_names);
+hiprtcResult hiprtcCompileProgram(hiprtcProgram program, int count, const char *const *options);
 /* Sizes are bytes; that of the log counts its final NUL. */
 hiprtcResult hiprtcGetCodeSize(hiprtcProgram program, size_t *size);
 hiprtcResult hiprtcGetCode(hiprtcProgram program, char *code);
