@@ -1,5 +1,7 @@
-//! Where the tests of this workspace find the emulated GPU's libraries and headers. For tests only: it panics on
-//! whatever it cannot do, and no shipped crate depends on it.
+//! Where the tests of this workspace find the emulated GPU's libraries and headers, and how they make up a /proc and
+//! /sys. For tests only: it panics on whatever it cannot do, and no shipped crate depends on it.
+
+pub mod fake_root;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -40,9 +42,7 @@ impl Emulation {
     /// Lets a program find the emulation: the folder is put before what `LD_LIBRARY_PATH` holds already.
     pub fn serve(&self, command: &mut Command) {
         let mut path = self.lib.clone().into_os_string();
-        let set = command
-            .get_envs()
-            .find(|(name, _)| *name == OsStr::new("LD_LIBRARY_PATH"));
+        let set = command.get_envs().find(|(name, _)| *name == OsStr::new("LD_LIBRARY_PATH"));
         let old = match set {
             Some((_, value)) => value.map(OsStr::to_owned),
             None => variable("LD_LIBRARY_PATH"),
@@ -56,28 +56,16 @@ impl Emulation {
 }
 
 fn staged(dist: &Path) -> Emulation {
-    let emulation = Emulation {
-        lib: dist.join("lib/hip-emu"),
-        include: dist.join("include/hip-emu"),
-    };
+    let emulation = Emulation { lib: dist.join("lib/hip-emu"), include: dist.join("include/hip-emu") };
     let runtime = emulation.runtime();
-    assert!(
-        runtime.exists(),
-        "{DIST}: {} does not exist (cargo xtask dist)",
-        runtime.display()
-    );
+    assert!(runtime.exists(), "{DIST}: {} does not exist (cargo xtask dist)", runtime.display());
     emulation
 }
 
 fn built() -> Emulation {
     let cargo = variable("CARGO").unwrap_or_else(|| env!("CARGO").into());
     let output = Command::new(cargo)
-        .args([
-            "build",
-            "--quiet",
-            "--locked",
-            "--message-format=json-render-diagnostics",
-        ])
+        .args(["build", "--quiet", "--locked", "--message-format=json-render-diagnostics"])
         .args(["--package=hip-emu-so", "--package=hip-emu-rtc-so", "--target-dir"])
         .arg(target_folder())
         .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -102,11 +90,7 @@ fn built() -> Emulation {
 /// The build folder that the running test program lies in, `TARGET/PROFILE/deps/NAME`.
 fn target_folder() -> PathBuf {
     let program = std::env::current_exe().expect("the test's own path");
-    program
-        .ancestors()
-        .nth(3)
-        .expect("a test lies in a build folder")
-        .to_owned()
+    program.ancestors().nth(3).expect("a test lies in a build folder").to_owned()
 }
 
 /// The path of the built file of that name, from cargo's messages.
@@ -114,11 +98,7 @@ fn artefact(messages: &str, name: &str) -> PathBuf {
     let found = messages.lines().find_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         let files = message.get("filenames")?.as_array()?.clone();
-        files
-            .iter()
-            .filter_map(|file| file.as_str())
-            .map(PathBuf::from)
-            .find(|file| file.ends_with(name))
+        files.iter().filter_map(|file| file.as_str()).map(PathBuf::from).find(|file| file.ends_with(name))
     });
     found.unwrap_or_else(|| panic!("cargo did not say where {name} is"))
 }
@@ -132,10 +112,7 @@ fn link(to: &Path, at: &Path) {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the tests' runner speaks to tests by environment"
-)]
+#[expect(clippy::disallowed_methods, reason = "the tests' runner speaks to tests by environment")]
 fn variable(name: &str) -> Option<std::ffi::OsString> {
     std::env::var_os(name)
 }

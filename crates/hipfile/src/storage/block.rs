@@ -182,7 +182,9 @@ impl Backing {
 impl BlockDevice {
     fn obstacle(&self) -> Option<Reason> {
         let own = match &self.kind {
-            BlockKind::Nvme { multipath: true, .. } | BlockKind::Multipath => Some(Reason::BlockStackMultipath),
+            BlockKind::Nvme { multipath: true, .. } | BlockKind::Multipath => {
+                Some(Reason::BlockStackMultipath)
+            }
             BlockKind::Nvme { transport: NvmeTransport::Tcp, .. } => Some(Reason::NvmeTcp),
             BlockKind::Lvm { extents: Some(n), .. } if *n > MAX_EXTENTS => Some(Reason::LvmExtents),
             BlockKind::Crypt => Some(Reason::BlockStackCrypt),
@@ -190,7 +192,9 @@ impl BlockDevice {
             BlockKind::Md(_) => Some(Reason::BlockStackMd),
             BlockKind::Loop(_) => Some(Reason::BlockStackLoop),
             BlockKind::Virtio | BlockKind::Scsi | BlockKind::Other(_) => Some(Reason::NotNvme),
-            BlockKind::Nvme { .. } | BlockKind::Partition | BlockKind::Lvm { .. } | BlockKind::Unknown => None,
+            BlockKind::Nvme { .. } | BlockKind::Partition | BlockKind::Lvm { .. } | BlockKind::Unknown => {
+                None
+            }
         };
         own.or_else(|| self.below.iter().find_map(BlockDevice::obstacle))
     }
@@ -270,7 +274,7 @@ impl Walk<'_> {
         let number = number.or_else(|| device_number(&roots::line(&place.join("dev"))?)).unwrap_or_default();
         let (kind, below) = self.classify(place, &name);
         let mut device = BlockDevice { number, name, kind, below: Vec::new() };
-        for place in below {
+        for link in below {
             if depth == 0 || self.budget == 0 {
                 // Deeper or wider than any stack there is, or going in a circle: not to be believed.
                 device.below.push(BlockDevice {
@@ -282,16 +286,20 @@ impl Walk<'_> {
                 break;
             }
             self.budget -= 1;
-            device.below.push(self.look(&place, None, depth - 1));
+            match link.canonicalize() {
+                Ok(place) if place.starts_with(&self.base) => {
+                    device.below.push(self.look(&place, None, depth - 1));
+                }
+                _ => {}
+            }
         }
         device
     }
 
-    /// What a device is, and the folders of those it consists of.
+    /// What a device is, and where those it consists of are; links are not resolved yet.
     fn classify(&self, place: &Path, name: &str) -> (BlockKind, Vec<PathBuf>) {
         if place.join("partition").exists() {
-            let parent = place.parent().filter(|parent| parent.starts_with(&self.base));
-            return (BlockKind::Partition, parent.map(Path::to_owned).into_iter().collect());
+            return (BlockKind::Partition, place.parent().map(Path::to_owned).into_iter().collect());
         }
         if place.join("loop").is_dir() {
             let file = roots::line(&place.join("loop/backing_file"));
@@ -314,13 +322,16 @@ impl Walk<'_> {
                 },
             }
         };
-        (kind, self.slaves(place))
+        let slaves = place.join("slaves");
+        let below = roots::list(&slaves, DEVICES).into_iter().map(|name| slaves.join(name)).collect();
+        (kind, below)
     }
 
     fn device_mapper(&self, place: &Path) -> BlockKind {
         let Some(uuid) = roots::line(&place.join("dm/uuid")) else { return BlockKind::Unknown };
         // kpartx: a partition, as device-mapper makes it: part1-mpath-...
-        let part = uuid.strip_prefix("part").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+        let part =
+            uuid.strip_prefix("part").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
         if let Some(volume) = uuid.strip_prefix("LVM-") {
             let name = roots::line(&place.join("dm/name")).unwrap_or_default();
             let extents = lvm::extents(self.roots, &name, volume);
@@ -336,15 +347,6 @@ impl Walk<'_> {
         } else {
             BlockKind::Dm
         }
-    }
-
-    fn slaves(&self, place: &Path) -> Vec<PathBuf> {
-        let folder = place.join("slaves");
-        roots::list(&folder, DEVICES)
-            .into_iter()
-            .filter_map(|name| folder.join(name).canonicalize().ok())
-            .filter(|real| real.starts_with(&self.base))
-            .collect()
     }
 }
 
@@ -363,14 +365,19 @@ fn nvme(device: &Path) -> BlockKind {
     } else {
         vec![device.to_owned()]
     };
-    let mut found = controllers.iter().filter_map(|place| Some((roots::line(&place.join("transport"))?, place)));
+    let mut found =
+        controllers.iter().filter_map(|place| Some((roots::line(&place.join("transport"))?, place)));
     let Some((text, place)) = found.next() else {
         return BlockKind::Nvme { transport: NvmeTransport::Unknown, multipath, pci: None };
     };
     // Paths of different kinds: the one without a direct path decides.
-    let transport = found.fold(NvmeTransport::of_text(&text), |known, (other, _)| {
-        if other == "tcp" { NvmeTransport::Tcp } else { known }
-    });
+    let transport =
+        found.fold(
+            NvmeTransport::of_text(&text),
+            |known, (other, _)| {
+                if other == "tcp" { NvmeTransport::Tcp } else { known }
+            },
+        );
     let pci = (text == "pcie").then(|| roots::line(&place.join("address"))).flatten();
     BlockKind::Nvme { transport, multipath, pci }
 }

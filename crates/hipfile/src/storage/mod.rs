@@ -191,7 +191,9 @@ impl StorageFacts {
     /// past a cache that is the point of it (ZFS, FUSE, 9p).
     pub fn prefers_buffered(&self) -> bool {
         let caches = matches!(self.fs, FsClass::Zfs | FsClass::Fuse | FsClass::NineP);
-        caches || matches!(self.fs.kind(), FsKind::Memory | FsKind::Image | FsKind::Pseudo) && self.node != Node::Block
+        caches
+            || matches!(self.fs.kind(), FsKind::Memory | FsKind::Image | FsKind::Pseudo)
+                && self.node != Node::Block
     }
 
     /// The file system for tables: its type, with the journal mode of ext4 or the transport of NFS, as in

@@ -1,3 +1,5 @@
+//! Storage facts on made-up machines, on the running one, and on garbage.
+
 use std::os::fd::AsFd;
 
 use test_support::fake_root::FakeRoot;
@@ -69,9 +71,19 @@ fn behaviour_99_stacks_without_a_direct_path_are_named() {
     let lv = root.lvm(9, "vg9", "under", 1, &[&root.md(9, "raid0", &[&disk])]);
     let cases = [
         (root.md(0, "raid1", &[&disk, &other]), "9:0", "md", Err(Reason::BlockStackMd)),
-        (root.dm(0, "luks", "CRYPT-LUKS2-1234-luks", &[&disk]), "252:0", "crypt", Err(Reason::BlockStackCrypt)),
+        (
+            root.dm(0, "luks", "CRYPT-LUKS2-1234-luks", &[&disk]),
+            "252:0",
+            "crypt",
+            Err(Reason::BlockStackCrypt),
+        ),
         (root.dm(1, "mpatha", "mpath-3600", &[&disk]), "252:1", "mpath", Err(Reason::BlockStackMultipath)),
-        (root.dm(2, "mpatha1", "part1-mpath-3600", &["sys/devices/virtual/block/dm-1"]), "252:2", "mpath", Err(Reason::BlockStackMultipath)),
+        (
+            root.dm(2, "mpatha1", "part1-mpath-3600", &["sys/devices/virtual/block/dm-1"]),
+            "252:2",
+            "mpath",
+            Err(Reason::BlockStackMultipath),
+        ),
         (root.dm(3, "odd", "", &[&disk]), "252:3", "dm", Err(Reason::BlockStackDm)),
         (root.dm(4, "verity", "CRYPT-VERITY-1-x", &[&disk]), "252:4", "dm", Err(Reason::BlockStackDm)),
         (root.lvm(5, "vg5", "small", 16, &[&disk]), "252:5", "lvm", Ok(())),
@@ -102,7 +114,11 @@ fn behaviour_99_stacks_without_a_direct_path_are_named() {
 fn behaviour_103_nvme_is_told_apart_by_transport_and_path() {
     let root = FakeRoot::new();
     root.nvme_multipath(2, "259:2", &[("pcie", NVME), ("pcie", "pci0000:80/0000:80:01.0/0000:81:00.0")]);
-    root.nvme_multipath(6, "259:6", &[("rdma", "pci0000:00/0000:00:03.0"), ("tcp", "pci0000:00/0000:00:04.0")]);
+    root.nvme_multipath(
+        6,
+        "259:6",
+        &[("rdma", "pci0000:00/0000:00:03.0"), ("tcp", "pci0000:00/0000:00:04.0")],
+    );
     let facts = |minor| StorageFacts::of_block_device((259, minor), &Roots::under(root.path()));
     assert_eq!(facts(2).direct(false, false), Err(Reason::BlockStackMultipath));
     assert_eq!(facts(2).backing.word(), "nvme-mpath");
@@ -115,7 +131,8 @@ fn behaviour_103_nvme_is_told_apart_by_transport_and_path() {
 fn raw_devices_go_by_their_own_number() {
     let root = FakeRoot::new();
     root.nvme(0, "259:0", NVME);
-    let statx = Statx { mode: (libc::S_IFBLK | 0o600) as u16, dev: (0, 5), rdev: (259, 0), ..Statx::default() };
+    let statx =
+        Statx { mode: (libc::S_IFBLK | 0o600) as u16, dev: (0, 5), rdev: (259, 0), ..Statx::default() };
     // The node lies on devtmpfs, whose number is that of tmpfs.
     let facts = StorageFacts::of_file(&statx, Some(0x0102_1994), &Roots::under(root.path()));
     assert_eq!((facts.node, facts.fs, facts.device), (Node::Block, FsClass::Raw, Some((259, 0))));
