@@ -9,7 +9,6 @@ use gpu_sys::hip::{AmdFileHandle, HipError};
 use crate::call::{call_quietly, put};
 use crate::fault::Fault;
 use crate::function::Function;
-use crate::lock::read;
 use crate::ranges::{Busy, Kind};
 use crate::state::State;
 use crate::sys::PAGE;
@@ -41,7 +40,7 @@ struct Request {
 fn run(state: &State, request: &Request) -> Result<u64, Refusal> {
     let len = usize::try_from(request.len).map_err(|_| Refusal::Plain)?;
     let (reach, _busy) = {
-        let ranges = read(&state.ranges);
+        let ranges = state.ranges.read();
         if request.address == 0 {
             return Err(Refusal::Plain);
         }

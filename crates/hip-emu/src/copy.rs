@@ -13,7 +13,6 @@ use crate::call::call;
 use crate::capture;
 use crate::function::Function;
 use crate::link::{self, Direction};
-use crate::lock::read;
 use crate::op::{Copy, Op};
 use crate::ranges::{Busy, Kind, Place, Ranges};
 use crate::state::State;
@@ -112,7 +111,7 @@ fn transfer(
     kind: MemcpyKind,
     returns: Return,
 ) -> Result<(), HipError> {
-    let ranges = read(&state.ranges);
+    let ranges = state.ranges.read();
     let plan = plan(state, &ranges, dst, src, len, kind)?;
     let copy = plan.copy;
     if returns == Return::WhenQueued && capture::take(state, stream, || Op::Copy(copy))? {

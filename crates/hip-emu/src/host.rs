@@ -7,7 +7,6 @@ use gpu_sys::hip::HipError;
 use crate::call::{call, put};
 use crate::capture;
 use crate::function::Function;
-use crate::lock::{read, write};
 use crate::memory;
 use crate::ranges::{Allocation, Kind};
 use crate::state::State;
@@ -132,7 +131,7 @@ pub unsafe extern "C" fn hipHostRegister(ptr: *mut c_void, size: usize, flags: c
             return Err(HipError::INVALID_VALUE);
         }
         let id = state.next_buffer();
-        let mut ranges = write(&state.ranges);
+        let mut ranges = state.ranges.write();
         if ranges.overlaps(base, size) {
             return Err(HipError::HOST_MEMORY_ALREADY_REGISTERED);
         }
@@ -155,7 +154,9 @@ pub unsafe extern "C" fn hipHostUnregister(ptr: *mut c_void) -> HipError {
         if ptr.is_null() {
             return Err(HipError::INVALID_VALUE);
         }
-        let registered = read(&state.ranges)
+        let registered = state
+            .ranges
+            .read()
             .find_base(ptr as usize)
             .filter(|found| found.kind == Kind::Registered)
             .cloned()

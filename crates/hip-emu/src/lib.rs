@@ -69,57 +69,82 @@ pub use device::is_timed_link;
 pub use options::Options;
 pub use state::init;
 
-const API: HipApi = HipApi {
-    hipInit: device::hipInit,
-    hipRuntimeGetVersion: device::hipRuntimeGetVersion,
-    hipGetDeviceCount: device::hipGetDeviceCount,
-    hipGetDevice: device::hipGetDevice,
-    hipSetDevice: device::hipSetDevice,
-    hipDeviceGetAttribute: device::hipDeviceGetAttribute,
-    hipDeviceGetName: device::hipDeviceGetName,
-    hipDeviceGetPCIBusId: device::hipDeviceGetPCIBusId,
-    hipDeviceGetUuid: device::hipDeviceGetUuid,
-    hipDeviceSynchronize: device::hipDeviceSynchronize,
-    hipGetErrorName: errors::hipGetErrorName,
-    hipGetErrorString: errors::hipGetErrorString,
-    hipGetLastError: errors::hipGetLastError,
-    hipPointerGetAttributes: pointer::hipPointerGetAttributes,
-    hipPointerGetAttribute: pointer::hipPointerGetAttribute,
-    hipMemGetAddressRange: pointer::hipMemGetAddressRange,
-    hipMalloc: memory::hipMalloc,
-    hipFree: memory::hipFree,
-    hipHostMalloc: host::hipHostMalloc,
-    hipHostFree: host::hipHostFree,
-    hipHostRegister: host::hipHostRegister,
-    hipHostUnregister: host::hipHostUnregister,
-    hipHostGetDevicePointer: host::hipHostGetDevicePointer,
-    hipMemcpy: copy::hipMemcpy,
-    hipMemcpyAsync: copy::hipMemcpyAsync,
-    hipMemset: memset::hipMemset,
-    hipStreamCreateWithFlags: stream::hipStreamCreateWithFlags,
-    hipStreamDestroy: stream::hipStreamDestroy,
-    hipStreamSynchronize: stream::hipStreamSynchronize,
-    hipStreamQuery: stream::hipStreamQuery,
-    hipStreamWaitEvent: stream::hipStreamWaitEvent,
-    hipStreamGetFlags: stream::hipStreamGetFlags,
-    hipEventCreateWithFlags: event::hipEventCreateWithFlags,
-    hipEventRecord: event::hipEventRecord,
-    hipEventQuery: event::hipEventQuery,
-    hipEventSynchronize: event::hipEventSynchronize,
-    hipEventDestroy: event::hipEventDestroy,
-    hipLaunchHostFunc: stream::hipLaunchHostFunc,
-    hipGetProcAddress: Some(proc_address::hipGetProcAddress),
-    hipStreamGetDevice: Some(stream::hipStreamGetDevice),
-    hipStreamIsCapturing: Some(capture::hipStreamIsCapturing),
-    hipStreamWaitValue64: Some(wait_value::hipStreamWaitValue64),
-    hipStreamWriteValue64: Some(wait_value::hipStreamWriteValue64),
-    hipExtMallocWithFlags: Some(memory::hipExtMallocWithFlags),
-    hipMallocManaged: Some(memory::hipMallocManaged),
-    hipModuleLoadData: Some(module::hipModuleLoadData),
-    hipModuleUnload: Some(module::hipModuleUnload),
-    hipModuleGetFunction: Some(module::hipModuleGetFunction),
-    hipModuleLaunchKernel: Some(module::hipModuleLaunchKernel),
-};
+/// Fills the table: the compiler demands each function that `gpu-sys` declares.
+macro_rules! table {
+    (
+        required { $($required:ident in $required_module:ident;)+ }
+        optional { $($optional:ident in $optional_module:ident;)+ }
+    ) => {
+        const API: HipApi = HipApi {
+            $($required: $required_module::$required,)+
+            $($optional: Some($optional_module::$optional),)+
+        };
+
+        /// The table without the optional functions of these names.
+        fn without(mut api: HipApi, hidden: &[String]) -> HipApi {
+            $(if hidden.iter().any(|name| name == stringify!($optional)) {
+                api.$optional = None;
+            })+
+            api
+        }
+    };
+}
+
+table! {
+    required {
+        hipInit in device;
+        hipRuntimeGetVersion in device;
+        hipGetDeviceCount in device;
+        hipGetDevice in device;
+        hipSetDevice in device;
+        hipDeviceGetAttribute in device;
+        hipDeviceGetName in device;
+        hipDeviceGetPCIBusId in device;
+        hipDeviceGetUuid in device;
+        hipDeviceSynchronize in device;
+        hipGetErrorName in errors;
+        hipGetErrorString in errors;
+        hipGetLastError in errors;
+        hipPointerGetAttributes in pointer;
+        hipPointerGetAttribute in pointer;
+        hipMemGetAddressRange in pointer;
+        hipMalloc in memory;
+        hipFree in memory;
+        hipHostMalloc in host;
+        hipHostFree in host;
+        hipHostRegister in host;
+        hipHostUnregister in host;
+        hipHostGetDevicePointer in host;
+        hipMemcpy in copy;
+        hipMemcpyAsync in copy;
+        hipMemset in memset;
+        hipStreamCreateWithFlags in stream;
+        hipStreamDestroy in stream;
+        hipStreamSynchronize in stream;
+        hipStreamQuery in stream;
+        hipStreamWaitEvent in stream;
+        hipStreamGetFlags in stream;
+        hipEventCreateWithFlags in event;
+        hipEventRecord in event;
+        hipEventQuery in event;
+        hipEventSynchronize in event;
+        hipEventDestroy in event;
+        hipLaunchHostFunc in stream;
+    }
+    optional {
+        hipGetProcAddress in proc_address;
+        hipStreamGetDevice in stream;
+        hipStreamIsCapturing in capture;
+        hipStreamWaitValue64 in wait_value;
+        hipStreamWriteValue64 in wait_value;
+        hipExtMallocWithFlags in memory;
+        hipMallocManaged in memory;
+        hipModuleLoadData in module;
+        hipModuleUnload in module;
+        hipModuleGetFunction in module;
+        hipModuleLaunchKernel in module;
+    }
+}
 
 /// The emulated runtime as a function table, the same for the life of the process. Optional functions that the options
 /// hide are absent. The emulated machine is made here if it is not yet: [`init`] comes before or not at all.
@@ -129,29 +154,4 @@ pub fn api() -> &'static HipApi {
         Ok(state) => without(API, &state.options.hide),
         Err(_) => API,
     })
-}
-
-/// The table without the optional functions of these names.
-fn without(mut api: HipApi, hidden: &[String]) -> HipApi {
-    macro_rules! hide {
-        ($($name:ident),+ $(,)?) => {
-            $(if hidden.iter().any(|name| name == stringify!($name)) {
-                api.$name = None;
-            })+
-        };
-    }
-    hide!(
-        hipGetProcAddress,
-        hipStreamGetDevice,
-        hipStreamIsCapturing,
-        hipStreamWaitValue64,
-        hipStreamWriteValue64,
-        hipExtMallocWithFlags,
-        hipMallocManaged,
-        hipModuleLoadData,
-        hipModuleUnload,
-        hipModuleGetFunction,
-        hipModuleLaunchKernel,
-    );
-    api
 }

@@ -7,7 +7,6 @@ use gpu_sys::hip::{DevicePtr, HipError, StreamPtr};
 use crate::call::call;
 use crate::capture;
 use crate::function::Function;
-use crate::lock::read;
 use crate::op::{Fill, Op, Pattern};
 use crate::ranges::Busy;
 use crate::state::State;
@@ -37,7 +36,7 @@ fn fill(
         if dst.is_null() {
             return Err(HipError::INVALID_VALUE);
         }
-        let ranges = read(&state.ranges);
+        let ranges = state.ranges.read();
         let place = ranges.prove(dst as usize, len, &state.span)?;
         let allocation = place.allocation.ok_or(HipError::INVALID_VALUE)?;
         let fill = Fill { dst: place.reach, count, pattern };

@@ -10,7 +10,6 @@ use crate::call::{call, put, text};
 use crate::capture;
 use crate::copy;
 use crate::function::Function;
-use crate::lock::read;
 use crate::op::{Copy, Op};
 use crate::ranges::Place;
 use crate::state::State;
@@ -44,7 +43,7 @@ pub(crate) struct CopyLate {
 impl CopyLate {
     /// Does what the kernel does. Over a timed link it takes the copy's time instead.
     pub(crate) fn run(&self, state: &State, from: u64) -> u64 {
-        let ranges = read(&state.ranges);
+        let ranges = state.ranges.read();
         let prove = |address: usize, len: usize, what: &str| -> Place<'_> {
             match ranges.prove(address, len, &state.span) {
                 Ok(place) if place.is_visible() => place,

@@ -165,7 +165,8 @@ impl WaitValue {
             match tries {
                 0..50 => core::hint::spin_loop(),
                 50..60 => std::thread::yield_now(),
-                _ => std::thread::sleep(Duration::from_micros(20)),
+                60..300 => std::thread::sleep(Duration::from_micros(20)),
+                _ => std::thread::sleep(Duration::from_micros(100)),
             }
         }
     }

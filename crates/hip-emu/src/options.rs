@@ -64,12 +64,17 @@ pub const VARIABLES: &[Variable] = &[
     },
 ];
 
+const MOST_DEVICES: usize = 32;
+const MOST_QUEUES: usize = 64;
+/// Bytes a device may have: address space is plentiful, but not without end.
+const MEMORY: core::ops::RangeInclusive<usize> = 1 << 20..=1 << 40;
+
 /// The emulated machine.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Number of devices, 0 to 32.
     pub devices: usize,
-    /// Bytes of memory of each device.
+    /// Bytes of memory of each device, 1 MiB to 1 TiB.
     pub memory: usize,
     /// Hardware queues of each device, 1 to 64.
     pub queues: usize,
@@ -143,11 +148,25 @@ impl Options {
         Ok(options)
     }
 
+    /// Whether the machine can be built.
+    ///
+    /// # Errors
+    /// What is out of range.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let Options { devices, memory, queues, .. } = self;
+        if *devices > MOST_DEVICES || !(1..=MOST_QUEUES).contains(queues) || !MEMORY.contains(memory) {
+            return Err(format!(
+                "a machine of {devices} devices with {memory} bytes and {queues} queues each is out of range"
+            ));
+        }
+        Ok(())
+    }
+
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
-            "HIP_EMU_DEVICES" => self.devices = within(value, 0, 32)?,
+            "HIP_EMU_DEVICES" => self.devices = within(value, 0, MOST_DEVICES)?,
             "HIP_EMU_MEMORY" => self.memory = bytes(value)?,
-            "HIP_EMU_QUEUES" => self.queues = within(value, 1, 64)?,
+            "HIP_EMU_QUEUES" => self.queues = within(value, 1, MOST_QUEUES)?,
             "HIP_EMU_VERSION" => self.version = version(value)?,
             "HIP_EMU_HIDE" => {
                 self.hide = value.split(',').map(|name| known(name.trim())).collect::<Result<_, _>>()?;
@@ -176,8 +195,6 @@ fn within(value: &str, least: usize, most: usize) -> Result<usize, String> {
 }
 
 fn bytes(value: &str) -> Result<usize, String> {
-    /// Address space is plentiful, but not without end.
-    const MOST: usize = 1 << 40;
     let (digits, unit) = match value.char_indices().next_back() {
         Some((at, 'K' | 'k')) => (&value[..at], 1 << 10),
         Some((at, 'M' | 'm')) => (&value[..at], 1 << 20),
@@ -186,7 +203,7 @@ fn bytes(value: &str) -> Result<usize, String> {
     };
     let number: usize = digits.parse().map_err(|_| "not a size".to_owned())?;
     match number.checked_mul(unit) {
-        Some(size) if (1 << 20..=MOST).contains(&size) => Ok(size),
+        Some(size) if MEMORY.contains(&size) => Ok(size),
         _ => Err("not within 1M to 1024G".to_owned()),
     }
 }
@@ -273,6 +290,14 @@ mod tests {
             let error = with(name, value).expect_err(name);
             assert!(error.contains(name) && error.contains(value), "{error}");
         }
+    }
+
+    #[test]
+    fn a_machine_that_cannot_be_built_is_refused() {
+        assert!(Options::default().check().is_ok());
+        assert!(Options { queues: 0, ..Options::default() }.check().is_err());
+        assert!(Options { devices: 33, ..Options::default() }.check().is_err());
+        assert!(Options { memory: 1, ..Options::default() }.check().is_err());
     }
 
     #[test]

@@ -33,6 +33,8 @@ struct Outcome {
 static PROGRAMS: LazyLock<Handles<Program>> = LazyLock::new(Handles::default);
 
 fn call(function: Function, body: impl FnOnce() -> Result<(), RtcResult>) -> RtcResult {
+    // The faults of the environment come in force with the machine; that there may be none is of no concern here.
+    let _ = crate::state::get();
     match fault::hit(function) {
         Some(Fault::Error(code)) => RtcResult(code.0),
         _ => body().err().unwrap_or(SUCCESS),

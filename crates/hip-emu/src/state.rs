@@ -4,7 +4,6 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use crossbeam_utils::sync::ShardedLock;
 use gpu_sys::hip::HipError;
 
 use crate::arena::Arena;
@@ -13,7 +12,7 @@ use crate::event::Event;
 use crate::fault;
 use crate::handles::Handles;
 use crate::link::TimedLink;
-use crate::lock::{lock, read, write};
+use crate::lock::{Sharded, lock};
 use crate::module::Module;
 use crate::options::Options;
 use crate::queue::{Queue, Ticket};
@@ -27,7 +26,7 @@ use crate::thread;
 pub(crate) struct State {
     pub(crate) options: Options,
     pub(crate) devices: Vec<Device>,
-    pub(crate) ranges: ShardedLock<Ranges>,
+    pub(crate) ranges: Sharded<Ranges>,
     /// Device addresses of all devices.
     pub(crate) span: Range<usize>,
     pub(crate) streams: Handles<Stream>,
@@ -100,6 +99,7 @@ pub(crate) fn get() -> Result<&'static State, HipError> {
 
 impl State {
     fn new(options: Options) -> Result<State, String> {
+        options.check()?;
         let no_space = || "no address space for the memory of the emulated GPUs".to_owned();
         let each = Arena::span(options.memory);
         let span = if options.devices == 0 {
@@ -130,7 +130,7 @@ impl State {
         Ok(State {
             options,
             devices,
-            ranges: ShardedLock::new(Ranges::default()),
+            ranges: Sharded::default(),
             span,
             streams: Handles::default(),
             events: Handles::default(),
@@ -171,17 +171,17 @@ impl State {
 
     /// Enters an allocation into the map.
     pub(crate) fn know(&self, allocation: Allocation) {
-        write(&self.ranges).insert(Arc::new(allocation));
+        self.ranges.write().insert(Arc::new(allocation));
     }
 
     /// The allocation that holds this address.
     pub(crate) fn find(&self, address: usize) -> Option<Arc<Allocation>> {
-        read(&self.ranges).find(address).cloned()
+        self.ranges.read().find(address).cloned()
     }
 
     /// Takes an allocation out of the map and its memory back. Work on it must be done. False: somebody else did it.
     pub(crate) fn give_back(&self, allocation: &Arc<Allocation>) -> bool {
-        if !write(&self.ranges).remove(allocation) {
+        if !self.ranges.write().remove(allocation) {
             return false;
         }
         allocation.settle();

@@ -7,7 +7,6 @@ use gpu_sys::hip::{HipError, STREAM_WAIT_VALUE_NOR, StreamPtr};
 use crate::call::call;
 use crate::capture;
 use crate::function::Function;
-use crate::lock::read;
 use crate::op::{Op, WaitValue, Word, WriteValue};
 use crate::state::State;
 use crate::stream;
@@ -19,7 +18,7 @@ fn prove(state: &State, ptr: *mut c_void, wide: bool) -> Result<Word, HipError> 
     if ptr.is_null() || !address.is_multiple_of(size) {
         return Err(HipError::INVALID_VALUE);
     }
-    let ranges = read(&state.ranges);
+    let ranges = state.ranges.read();
     let place = ranges.prove(address, size, &state.span)?;
     if !place.is_visible() {
         return Err(HipError::INVALID_VALUE);

@@ -69,6 +69,26 @@ fn a_held_stream_holds_what_shares_its_queue_and_nothing_else() {
 }
 
 #[test]
+fn with_one_queue_everything_is_held_at_once() {
+    child_passes("streams::child_with_one_queue", &[("HIP_EMU_QUEUES", "1")]);
+}
+
+#[test]
+#[ignore = "needs a machine with one queue: run by with_one_queue_everything_is_held_at_once"]
+fn child_with_one_queue() {
+    let api = hip_emu::api();
+    let word = word(api);
+    let list = Mutex::default();
+    let (first, second) = (stream(api, STREAM_NON_BLOCKING), stream(api, STREAM_NON_BLOCKING));
+    hold(api, first, word);
+    launch(api, second, &list, 1);
+    assert_held(api, second);
+    release(word);
+    ok!((api.hipStreamSynchronize)(second));
+    assert_eq!(*list.lock().unwrap(), [1]);
+}
+
+#[test]
 fn host_functions_run_elsewhere_and_hold_their_stream() {
     let api = own();
     let stream = stream(api, STREAM_NON_BLOCKING);
