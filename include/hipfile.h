@@ -278,7 +278,7 @@ typedef struct hipFileDriverProps {
  * Opens the driver: adds one to the use count.
  *
  * Looks for no GPU and loads no GPU runtime; that happens at the first registration or I/O that needs one. The
- * environment is read at the first opening in the process.
+ * environment is read when the count leaves zero, also by implicit opening; later changes count at the next opening.
  *
  * @return hipFileSuccess, also on a machine without any GPU. hipFileInternalError if the system lacks resources;
  *         the count is then unchanged.

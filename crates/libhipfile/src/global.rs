@@ -4,7 +4,7 @@
 //! Nothing here runs at exit: an open driver is left as it is.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwapOption, Guard};
 use hipfile::{Config, Driver};
@@ -21,8 +21,6 @@ struct State {
     count: AtomicI64,
     /// The driver while the count is above zero. Reading it writes no shared memory.
     open: ArcSwapOption<Driver>,
-    /// The environment as it was at the first opening.
-    config: OnceLock<Config>,
 }
 
 /// This process's state; null before the first use and in the child of a fork.
@@ -57,7 +55,6 @@ fn make_state() -> *mut State {
         gate: Mutex::new(()),
         count: AtomicI64::new(0),
         open: ArcSwapOption::empty(),
-        config: OnceLock::new(),
     }));
     match STATE.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => fresh,
@@ -75,10 +72,6 @@ impl State {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn make_driver(&self) -> Result<Driver, Failure> {
-        Ok(Driver::open(self.config.get_or_init(Config::from_env).clone())?)
-    }
-
     /// Makes `driver` the process's. The gate is held.
     fn install(&self, driver: Driver) -> Arc<Driver> {
         let driver = Arc::new(driver);
@@ -86,6 +79,11 @@ impl State {
         self.count.store(1, Ordering::Release);
         driver
     }
+}
+
+/// A driver set by the environment as it is now.
+fn make_driver() -> Result<Driver, Failure> {
+    Ok(Driver::open(Config::from_env())?)
 }
 
 /// The use count.
@@ -98,7 +96,7 @@ pub(crate) fn open() -> Result<(), Failure> {
     let state = state();
     let _gate = state.gate();
     match state.count.load(Ordering::Acquire) {
-        0 => drop(state.install(state.make_driver()?)),
+        0 => drop(state.install(make_driver()?)),
         count => state.count.store(count + 1, Ordering::Release),
     }
     Ok(())
@@ -168,7 +166,7 @@ pub(crate) fn open_on_success<T>(register: impl FnOnce(&Driver) -> hipfile::Resu
         drop(gate);
         return Ok(register(&driver)?);
     }
-    let driver = state.make_driver()?;
+    let driver = make_driver()?;
     let value = register(&driver)?;
     drop(state.install(driver));
     Ok(value)
@@ -184,5 +182,5 @@ pub(crate) fn open_first() -> Result<Arc<Driver>, Failure> {
     if let Some(driver) = state.open.load_full() {
         return Ok(driver);
     }
-    Ok(state.install(state.make_driver()?))
+    Ok(state.install(make_driver()?))
 }

@@ -95,6 +95,28 @@ fn the_headers_declare_as_many_functions_as_the_interface_has() {
     assert!(prototypes_of("hipfile_ext.h").iter().all(|p| p.name.starts_with("hipFileExt")));
 }
 
+#[test]
+fn the_documentation_has_a_row_for_each_function() {
+    let path = support::crate_dir().join("../../docs/abi.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let rows: Vec<Vec<_>> = text
+        .lines()
+        .filter(|line| line.starts_with("| `hipFile"))
+        .map(|line| line.split('|').map(|cell| cell.trim().trim_matches('`')).collect())
+        .collect();
+    let documented: Vec<_> = rows.iter().map(|row| row[1].to_owned()).collect();
+    let mut declared: Vec<_> = prototypes().into_iter().map(|prototype| prototype.name).collect();
+    let mut sorted = documented.clone();
+    declared.sort();
+    sorted.sort();
+    assert_eq!(sorted, declared);
+    for row in &rows {
+        let known =
+            if row[1].starts_with("hipFileExt") { &["ours"][..] } else { &["same", "further", "not yet"] };
+        assert!(known.contains(&row[2]), "{}: state {}", row[1], row[2]);
+    }
+}
+
 /// `hipFileDriverSetMaxDirectIOSize` is `driver_set_max_direct_io_size` in the table.
 #[test]
 fn the_table_has_an_entry_for_each_function_and_nothing_else() {
