@@ -1,2 +1,114 @@
-//! The `hipfile` command.
-fn main() {}
+//! The `hipfile` command: finds the tool, runs it, prints its one line of error. What a tool does is in the tool's own file.
+//!
+//! A tool is one file with a type of arguments that implements [`Tool`], and one line in [`TOOLS`]. Exit status: 0 done,
+//! 1 failed (one line on standard error says what and why), 2 the command line was wrong. Called by the name of one of
+//! AMD's tools (`aiscp`), it is that tool, and answers a wrong command line with 1 as they do.
+#![forbid(unsafe_code)]
+
+mod copy;
+mod device;
+mod extents;
+mod failure;
+mod progress;
+mod scratch;
+mod units;
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{ArgMatches, Command};
+use failure::Failure;
+
+/// One subcommand: arguments that can be run. The first line of its documentation is its line in `hipfile --help`.
+trait Tool: clap::Args {
+    /// Does the work. Everything it has to say on success it has said when it returns.
+    fn run(self) -> Result<(), Failure>;
+}
+
+/// A row of the list of tools.
+struct Entry {
+    /// The subcommand.
+    name: &'static str,
+    /// The name of AMD's tool that it also answers to.
+    amd_name: &'static str,
+    arguments: fn(Command) -> Command,
+    run: fn(&ArgMatches) -> Result<(), Failure>,
+}
+
+impl Entry {
+    fn command(&self, name: &'static str) -> Command {
+        (self.arguments)(Command::new(name))
+    }
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+const TOOLS: &[Entry] = &[
+    entry::<copy::Copy>("copy", "aiscp"), //
+];
+
+const fn entry<T: Tool>(name: &'static str, amd_name: &'static str) -> Entry {
+    Entry { name, amd_name, arguments: T::augment_args, run: run_tool::<T> }
+}
+
+fn run_tool<T: Tool>(matches: &ArgMatches) -> Result<(), Failure> {
+    // The matches come from T's own definition, so this fails only if clap contradicts itself.
+    T::from_arg_matches(matches).map_err(|error| Failure::new("arguments", error))?.run()
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let called = arguments.first().map(Path::new).and_then(Path::file_name);
+    let amd = TOOLS.iter().find(|tool| called == Some(OsStr::new(tool.amd_name)));
+    let (command, usage_status) = match amd {
+        Some(tool) => (tool.command(tool.amd_name).version(VERSION), 1),
+        None => (command_line(), 2),
+    };
+    let matches = match command.try_get_matches_from(&arguments) {
+        Ok(matches) => matches,
+        Err(error) => return usage(&error, usage_status),
+    };
+    if let Some(tool) = amd {
+        return finish(tool.amd_name.to_owned(), tool, &matches);
+    }
+    for tool in TOOLS {
+        if let Some(matches) = matches.subcommand_matches(tool.name) {
+            return finish(format!("hipfile: {}", tool.name), tool, matches);
+        }
+    }
+    // A subcommand is required and only tools are subcommands.
+    ExitCode::from(usage_status)
+}
+
+fn command_line() -> Command {
+    let root = Command::new("hipfile")
+        .version(VERSION)
+        .about("Moves data between files and the memory of a GPU")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true);
+    TOOLS.iter().fold(root, |root, tool| root.subcommand(tool.command(tool.name)))
+}
+
+/// Runs a tool; `prefix` begins each line that it writes to standard error.
+fn finish(prefix: String, tool: &Entry, matches: &ArgMatches) -> ExitCode {
+    failure::set_prefix(prefix);
+    let outcome = scratch::watch_signals()
+        .map_err(|error| Failure::new("signal handlers", error))
+        .and_then(|()| (tool.run)(matches));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure::note(&failure);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints help, the version, or what is wrong with the command line. Only the last is an error.
+fn usage(error: &clap::Error, status: u8) -> ExitCode {
+    // Nobody is left to tell when even this cannot be written.
+    let _ = error.print();
+    if error.use_stderr() { ExitCode::from(status) } else { ExitCode::SUCCESS }
+}

@@ -1,0 +1,180 @@
+//! Where the data is to go: found, and opened as what it must be: a replacement that takes the name later, or the file itself.
+//! Nothing is moved here.
+//!
+//! Replaced means: a file of a temporary name in the same directory, for its owner alone until it is complete, which then
+//! takes over attributes and name. So whoever opens the destination finds all of the old content or all of the new.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::attributes::Attributes;
+use super::output::Output;
+use super::seat::Seat;
+use super::source::{Source, identity, kind_of, name_of};
+use crate::failure::{Failure, note, reason_of};
+use crate::scratch;
+
+/// The file as it was found. Nothing has been touched yet.
+pub(super) struct Destination {
+    /// As given; the name of the source is added for a directory.
+    path: PathBuf,
+    existing: Option<Stat>,
+    /// Where a regular file has its name. None for what is no regular file, or is an open file of a process
+    /// (`/dev/stdout`): it is used by the path as given.
+    seat: Option<Seat>,
+}
+
+/// Why there is no replacement.
+enum Obstacle {
+    /// The file itself can be written.
+    InPlace(String),
+    Fatal(Failure),
+}
+
+/// Follows links. None: there is no such file, or a link to one.
+fn look(path: &Path) -> Result<Option<Stat>, Failure> {
+    match rustix::fs::stat(path) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(Failure::os(path, error)),
+    }
+}
+
+impl Destination {
+    /// Finds out what `given` names. Refuses what cannot be written, and the source itself.
+    pub(super) fn find(given: &Path, source: &Source) -> Result<Self, Failure> {
+        let mut path = given.to_owned();
+        let mut existing = look(&path)?;
+        if existing.as_ref().is_some_and(|stat| kind_of(stat) == FileType::Directory) {
+            let name = source.path.file_name();
+            path.push(
+                name.ok_or_else(|| Failure::at(&source.path, "it has no name to use in the directory"))?,
+            );
+            existing = look(&path)?;
+        } else if [&b"/"[..], b"/."].iter().any(|end| given.as_os_str().as_bytes().ends_with(end)) {
+            return Err(Failure::at(given, "there is no such directory"));
+        }
+        let mut destination = Self { path, existing, seat: None };
+        if let Some(stat) = &destination.existing {
+            destination.refuse(stat, source)?;
+        }
+        if destination.existing.is_none_or(|stat| kind_of(&stat) == FileType::RegularFile) {
+            destination.seat = Seat::find(&destination.path)?;
+        }
+        Ok(destination)
+    }
+
+    fn refuse(&self, stat: &Stat, source: &Source) -> Result<(), Failure> {
+        let both_devices =
+            kind_of(stat) == FileType::BlockDevice && kind_of(&source.stat) == FileType::BlockDevice;
+        if identity(stat) == identity(&source.stat) || (both_devices && stat.st_rdev == source.stat.st_rdev) {
+            return Err(Failure::at(
+                &self.path,
+                format_args!("it is the same file as {}", source.path.display()),
+            ));
+        }
+        match kind_of(stat) {
+            kind @ (FileType::Directory | FileType::Socket | FileType::Unknown) => {
+                Err(Failure::at(&self.path, format_args!("it is {}", name_of(kind))))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether what was written can be read again.
+    pub(super) fn can_be_read_back(&self) -> bool {
+        self.existing
+            .is_none_or(|stat| matches!(kind_of(&stat), FileType::RegularFile | FileType::BlockDevice))
+    }
+
+    /// Opens it for writing: the replacement where one is possible and wanted, else the file itself, and says so.
+    pub(super) fn open(self, source: &Source, want_in_place: bool) -> Result<Output, Failure> {
+        let reason = match (&self.existing, &self.seat) {
+            (_, Some(_)) if want_in_place => Some("--in-place".to_owned()),
+            (Some(stat), Some(seat)) => {
+                // Replacing needs rights on the directory only; a file that is protected from writing stays so.
+                rustix::fs::accessat(&seat.dir, &seat.name, Access::WRITE_OK, AtFlags::EACCESS)
+                    .map_err(|error| Failure::os(&self.path, error))?;
+                seat.irreplaceable(stat)
+            }
+            (Some(stat), None) if kind_of(stat) == FileType::RegularFile => {
+                Some("it is an open file".to_owned())
+            }
+            (Some(stat), None) => Some(format!("it is {}", name_of(kind_of(stat)))),
+            (None, _) => None,
+        };
+        let reason = match reason {
+            Some(reason) => reason,
+            None => match self.open_replacement(source) {
+                Ok(output) => return Ok(output),
+                Err(Obstacle::Fatal(failure)) => return Err(failure),
+                Err(Obstacle::InPlace(reason)) => reason,
+            },
+        };
+        if !want_in_place {
+            note(format_args!("{}: writing in place: {reason}", self.path.display()));
+        }
+        self.open_in_place(source, reason)
+    }
+
+    fn open_replacement(&self, source: &Source) -> Result<Output, Obstacle> {
+        let Some(seat) = &self.seat else {
+            return Err(Obstacle::Fatal(Failure::os(&self.path, Errno::NOENT)));
+        };
+        let lost = |what: String| Obstacle::InPlace(format!("a replacement could not keep {what}"));
+        let attributes = match &self.existing {
+            Some(stat) => Attributes::of_existing(&seat.path, stat).map_err(lost)?,
+            None => Attributes::of_source(&source.path, &source.stat),
+        };
+        let kept = seat.duplicate().map_err(|error| Obstacle::Fatal(Failure::at(&self.path, error)))?;
+        let (fd, temporary) = seat.create_temporary().map_err(|error| {
+            let unwritable = matches!(error, Errno::ACCESS | Errno::PERM | Errno::ROFS);
+            if unwritable && self.existing.is_some() {
+                Obstacle::InPlace(format!("its directory cannot be written: {}", reason_of(error)))
+            } else {
+                let why = format_args!("a file cannot be created there: {}", reason_of(error));
+                Obstacle::Fatal(Failure::at(&self.path, why))
+            }
+        })?;
+        // The output owns the temporary file: when it is dropped for an error, the file goes too.
+        let output = Output::replacement(kept, fd, temporary, attributes);
+        output.give_attributes().map_err(lost)?;
+        Ok(output)
+    }
+
+    fn open_in_place(self, source: &Source, reason: String) -> Result<Output, Failure> {
+        let failed = |error: Errno| Failure::os(&self.path, error);
+        let output = match (self.existing, self.seat) {
+            (Some(found), seat) => {
+                let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+                // For a block device the flag means: not while it is mounted or otherwise in use.
+                let exclusive = kind_of(&found) == FileType::BlockDevice;
+                let flags = if exclusive { flags | OFlags::EXCL } else { flags };
+                let fd = rustix::fs::open(&self.path, flags, Mode::empty()).map_err(failed)?;
+                let stat = rustix::fs::fstat(&fd).map_err(failed)?;
+                if identity(&found) != identity(&stat) {
+                    return Err(Failure::at(&self.path, "another file took its name at this moment"));
+                }
+                let path = seat.map_or_else(|| self.path.clone(), |seat| seat.path);
+                Output::existing(path, fd, kind_of(&stat), reason)
+            }
+            (None, Some(seat)) => {
+                let attributes = Attributes::of_source(&source.path, &source.stat);
+                let fd = scratch::create(&seat.dir, &seat.name, || {
+                    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+                    rustix::fs::openat(&seat.dir, &seat.name, flags, Mode::RUSR | Mode::WUSR)
+                })
+                .map_err(failed)?;
+                let output = Output::new_in_place(seat, fd, attributes, reason);
+                output.give_attributes().map_err(|what| Failure::at(&self.path, what))?;
+                output
+            }
+            (None, None) => return Err(failed(Errno::NOENT)),
+        };
+        output.refuse_too_small(source)?;
+        Ok(output)
+    }
+}

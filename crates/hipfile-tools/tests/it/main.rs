@@ -1,0 +1,13 @@
+//! The built `hipfile` command in a folder of its own, on the emulated GPU: what it writes, says and returns. Nothing is called
+//! inside the process.
+
+mod attributes;
+mod command_line;
+mod device;
+mod failures;
+mod in_place;
+mod names;
+mod signals;
+mod sizes;
+mod support;
+mod terminal;
