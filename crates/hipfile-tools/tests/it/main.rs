@@ -1,5 +1,10 @@
 //! The built `hipfile` command in a folder of its own, on the emulated GPU: what it writes, says and returns. Nothing is called
 //! inside the process.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says on standard error what it skips; so do the helpers"
+)]
 
 mod attributes;
 mod command_line;
