@@ -12,6 +12,9 @@ pub(crate) const FRESH_BYTE: u8 = 0xCB;
 /// How far from either end of an allocation [`FRESH_BYTE`] is written; smaller allocations are filled whole.
 const FRESH_REACH: usize = 64 << 10;
 
+/// From this size on, freed memory goes back to the kernel. Smaller blocks keep their pages for the next allocation there.
+const RETURN_FROM: usize = 64 << 20;
+
 /// One device's memory.
 #[derive(Debug)]
 pub(crate) struct Arena {
@@ -94,7 +97,10 @@ impl Arena {
         let mut used = lock(&self.used);
         let Some(len) = used.blocks.remove(&offset) else { return };
         used.bytes -= len;
-        // Whole huge pages go back to the kernel while the lock still keeps others from taking the range.
+        if len < RETURN_FROM {
+            return;
+        }
+        // Whole huge pages, while the lock still keeps others from taking the range.
         let (start, end) = (offset.next_multiple_of(HUGE), (offset + len) / HUGE * HUGE);
         if end > start {
             sys::advise(self.backing + start, end - start, libc::MADV_DONTNEED);

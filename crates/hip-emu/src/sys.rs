@@ -53,7 +53,7 @@ pub(crate) fn advise(at: usize, len: usize, advice: i32) {
 /// would otherwise be counted in every figure.
 pub(crate) fn populate(at: usize, len: usize) {
     /// Beyond this the rest is left to the first touch, so that one large allocation cannot exhaust a small machine.
-    const MOST: usize = 1 << 30;
+    const MOST: usize = 256 << 20;
     let start = at.next_multiple_of(PAGE);
     let end = (at + len.min(MOST)) / PAGE * PAGE;
     if end > start {
