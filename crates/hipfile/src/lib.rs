@@ -24,6 +24,7 @@
 //! This crate is the core: it knows nothing of the C ABI, which is the crate `libhipfile`.
 #![deny(unsafe_code)]
 
+mod advice;
 #[allow(unsafe_code, reason = "maps staging memory")]
 mod block;
 #[allow(unsafe_code, reason = "declares what makes a range of memory valid")]
@@ -43,6 +44,7 @@ mod handle;
 mod health;
 mod notice;
 mod op;
+pub mod platform;
 mod rangemap;
 mod reason;
 mod registry;

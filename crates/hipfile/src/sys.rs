@@ -127,6 +127,17 @@ pub(crate) fn is_set_user_id() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
+/// Whether the process may set io_uring up; else the errno of the refusal. Sets nothing up.
+pub(crate) fn io_uring_allowed() -> Result<(), i32> {
+    // SAFETY: no entries and no parameters: the kernel refuses both after it has checked whether we may, and
+    // touches no memory.
+    let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 0, std::ptr::null_mut::<u8>()) };
+    match (fd, last_errno()) {
+        (0.., _) | (_, libc::EFAULT | libc::EINVAL) => Ok(()),
+        (_, errno) => Err(errno),
+    }
+}
+
 /// errno of this thread's last failed call.
 pub(crate) fn last_errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)

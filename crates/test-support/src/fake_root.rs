@@ -57,6 +57,8 @@ impl FakeRoot {
     pub fn link(&self, from: &str, to: &str) -> &FakeRoot {
         let at = self.at(from);
         std::fs::create_dir_all(at.parent().expect("a folder")).expect("folders");
+        // What was there is replaced, as for files.
+        let _ = std::fs::remove_file(&at);
         let up = from.trim_matches('/').matches('/').count();
         symlink(format!("{}{}", "../".repeat(up), to.trim_start_matches('/')), at).expect("a link");
         self

@@ -1,0 +1,76 @@
+//! What to do about each reason, for people. A vocabulary beside `reason`; it decides nothing.
+
+use crate::reason::Reason;
+
+impl Reason {
+    /// What would make the transfer direct, or why nothing does; for people.
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Reason::Configuration => {
+                "unset HIPFILE_FORCE_COMPAT_MODE, and leave p2p in HIPFILE_ENGINES if that is set"
+            }
+            Reason::NoRuntime => "install the GPU's runtime (ROCm), or name it in HIPFILE_HIP_LIBRARY",
+            Reason::NoSymbols => {
+                "install ROCm 7.2 or newer: its HIP runtime has hipAmdFileRead and hipAmdFileWrite"
+            }
+            Reason::NotDeviceMemory => {
+                "allocate the buffer with hipMalloc; host and managed memory are staged"
+            }
+            Reason::FileType => "nothing: character devices are read and written through host memory",
+            Reason::NoDirectIo => "put the file on a file system with O_DIRECT, such as ext4 or xfs",
+            Reason::Append => "open the file without O_APPEND and write at offsets",
+            Reason::FileSystem => {
+                "put the file on ext4 or xfs; HIPFILE_UNSUPPORTED_FILE_SYSTEMS=true tries any, at your own risk"
+            }
+            Reason::JournalMode => "mount the ext4 file system with data=ordered",
+            Reason::BlockStackMd => "put the file system on the NVMe drives themselves, or on LVM's own RAID",
+            Reason::BlockStackCrypt => {
+                "put the file system on an NVMe drive without dm-crypt; self-encrypting drives do"
+            }
+            Reason::BlockStackMultipath => {
+                "reach the drive by one path: for NVMe boot with nvme_core.multipath=N, else leave dm-multipath out"
+            }
+            Reason::BlockStackLoop => "put the file on the file system that holds the loop device's file",
+            Reason::BlockStackDm => "put the file system on an NVMe drive or a linear logical volume",
+            Reason::LvmExtents => {
+                "bring the volume together with pvmove, or create it anew in one piece; 16 extents are the most"
+            }
+            Reason::NotNvme => "put the file on an NVMe drive",
+            Reason::NvmeTcp => "connect the NVMe namespace over RDMA, or use a local drive",
+            Reason::NetworkTcp => "mount the network file system with proto=rdma",
+            Reason::Alignment => {
+                "make file offset and size multiples of 4096, and the memory address congruent to the offset"
+            }
+            Reason::Demoted => {
+                "look at the alignment that the file system asks for; registering the file anew tries again"
+            }
+            Reason::Backoff => "look at the error of the last direct transfer; it is tried again by itself",
+            Reason::EndOfFile => {
+                "nothing: only the last block of a file whose size is no multiple of 4096 is staged"
+            }
+            Reason::NoStorageDevice => {
+                "see `hipfile check`: the storage is no local NVMe drive, or the GPU cannot be reached from it"
+            }
+            Reason::RemoteIo => "see the kernel's log for errors of the drive or of the PCI bus",
+            Reason::NoKernelSupport => {
+                "install amdgpu-dkms 30.20.1 or newer, and boot a kernel with CONFIG_PCI_P2PDMA=y"
+            }
+            Reason::NoMemory => "use fewer or smaller transfers at a time",
+            Reason::Refused => "see the kernel's log for the driver's own words",
+            Reason::MountUnknown => "make /proc/self/mountinfo readable in the container or sandbox",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_advice_of_its_own() {
+        let mut all: Vec<_> = Reason::ALL.iter().map(|reason| reason.advice()).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), Reason::ALL.len());
+    }
+}
