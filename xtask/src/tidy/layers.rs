@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::File;
-use super::source::{code, lines_with_word, without_tests};
+use super::source::{code, has_word, lines_with_word, without_tests};
 
 const CORE: &str = "crates/hipfile/src/";
 /// Opens the block in ARCHITECTURE.md that lists the layers, the top one first, one a line.
 const FENCE: &str = "```layers";
 
-/// Folders whose modules are alternatives of one kind: none names another.
+/// Folders with alternatives of one kind, of which none names another. They are the modules whose constructors,
+/// `NAME::new` or `NAME::open`, stand in the folder's `mod.rs`; what else is there they may share.
 const ALTERNATIVES: &[&str] = &["engine", "device"];
 
 pub(super) fn check(architecture: &str, files: &[File], problems: &mut BTreeSet<String>) {
@@ -84,9 +85,15 @@ fn alternatives(file: &File, code: &str, files: &[File], problems: &mut BTreeSet
         let Some(own) = siblings(&file.path).filter(|own| own != "mod") else {
             continue;
         };
-        let others: BTreeSet<String> =
-            files.iter().filter_map(|other| siblings(&other.path)).filter(|other| *other != own).collect();
-        for other in others.iter().filter(|other| *other != "mod") {
+        let list = files.iter().find(|other| other.path == format!("{folder}mod.rs"));
+        let list = list.map(|file| without_tests(&file.text)).unwrap_or_default();
+        let listed =
+            |name: &String| ["new", "open"].iter().any(|new| has_word(list, &format!("{name}::{new}")));
+        if !listed(&own) {
+            continue;
+        }
+        let others: BTreeSet<String> = files.iter().filter_map(|other| siblings(&other.path)).collect();
+        for other in others.iter().filter(|other| **other != own && listed(other)) {
             for line in lines_with_word(code, &format!("super::{other}")) {
                 problems.insert(format!("{}:{line}: names {other}, an alternative to it", file.path));
             }
@@ -258,9 +265,13 @@ mod tests {
     #[test]
     fn an_engine_names_no_other_engine() {
         let files = [
-            file(&format!("{CORE}engine/mod.rs"), "mod a;\nmod b;\nuse self::a::X;"),
-            file(&format!("{CORE}engine/a.rs"), "use super::Engine;\nuse super::b::Y;"),
+            file(&format!("{CORE}engine/mod.rs"), "const ENGINES: X = &[a::new, b::new];"),
+            file(
+                &format!("{CORE}engine/a.rs"),
+                "use super::Engine;\nuse super::b::Y;\nuse super::common::Z;",
+            ),
             file(&format!("{CORE}engine/b.rs"), "use super::Engine;"),
+            file(&format!("{CORE}engine/common.rs"), "use super::b::Y;"),
         ];
         let found = problems(|p| check("```layers\nengine\n```", &files, p));
         assert_eq!(found.len(), 1, "{found:?}");
