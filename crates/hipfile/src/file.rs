@@ -86,12 +86,13 @@ impl FileRecord {
     /// Learns what there is to know about the descriptor. Opens nothing and changes nothing.
     pub(crate) fn inspect(fd: RawFd) -> Result<FileRecord> {
         const OP: &str = "register file";
-        let facts = sys::statx(fd).map_err(|e| Error::os(OP, e))?;
+        let refused = |errno| Error::os_because(OP, errno, format!("descriptor {fd}"));
+        let facts = sys::statx(fd).map_err(refused)?;
         // SAFETY: statx just accepted the number; fcntl only asks, and a number closed meanwhile gives EBADF.
         let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
-        let flags = rustix::fs::fcntl_getfl(borrowed).map_err(|e| Error::errno(OP, e))?;
+        let flags = rustix::fs::fcntl_getfl(borrowed).map_err(|e| refused(e.raw_os_error()))?;
         if flags.contains(OFlags::PATH) {
-            return Err(Error::os(OP, libc::EBADF));
+            return Err(refused(libc::EBADF));
         }
         let file_type = match u32::from(facts.mode) & libc::S_IFMT {
             libc::S_IFREG => FileType::Regular,
@@ -233,7 +234,7 @@ impl FileRecord {
         match rustix::io::fcntl_dupfd_cloexec(callers, 3) {
             Ok(fd) if !self.names_this_file(&fd) => {
                 // It may be the only descriptor of some other file on which the process holds locks.
-                park::close(fd, (((0, 0), 0), OFlags::empty(), false));
+                park::close(fd, NO_KEY);
                 Err(self.stale(op))
             }
             Ok(fd) if wants_direct => Ok(Descriptor::DirectOnly(fd)),
@@ -261,9 +262,14 @@ impl FileRecord {
             | OFlags::SYNC;
         let flags = (flags & keep) | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         let path = format!("/proc/self/fd/{}", self.fd);
-        let fd = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(|_| Refusal::System)?;
+        let mut fd = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(|_| Refusal::System)?;
+        if fd.as_raw_fd() <= libc::STDERR_FILENO {
+            // The process runs without standard streams: a data file must not take their place.
+            let above = rustix::io::fcntl_dupfd_cloexec(&fd, libc::STDERR_FILENO + 1);
+            park::close(std::mem::replace(&mut fd, above.map_err(|_| Refusal::System)?), NO_KEY);
+        }
         if !self.names_this_file(&fd) {
-            park::close(fd, (((0, 0), 0), OFlags::empty(), false));
+            park::close(fd, NO_KEY);
             return Err(Refusal::Stale);
         }
         Ok(fd)
@@ -341,6 +347,9 @@ fn identity(facts: &Statx) -> Identity {
 fn borrow(fd: &OwnedFd) -> BorrowedFd<'_> {
     std::os::fd::AsFd::as_fd(fd)
 }
+
+/// For descriptors that nobody may be given again.
+const NO_KEY: park::Key = (((0, 0), 0), OFlags::empty(), false);
 
 /// Descriptors that must not be closed: closing any descriptor of a file drops the process's POSIX locks on it. They
 /// wait here for the next registration of the same file, and until the process ends otherwise.

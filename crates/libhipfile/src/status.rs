@@ -37,7 +37,7 @@ table! {
     HipContextMismatch = hipFileHipContextMismatch: c"the wrong GPU context is current";
     InvalidMappingSize = hipFileInvalidMappingSize: c"the mapping has the wrong size";
     InvalidMappingRange = hipFileInvalidMappingRange: c"the mapping has the wrong range";
-    InvalidFileType = hipFileInvalidFileType: c"neither a regular file nor a block device";
+    InvalidFileType = hipFileInvalidFileType: c"a pipe, socket or directory cannot be registered";
     InvalidFileOpenFlag = hipFileInvalidFileOpenFlag: c"the file was opened with an unsuitable flag";
     DIONotSet = hipFileDIONotSet: c"the file was opened without O_DIRECT";
     InvalidValue = hipFileInvalidValue: c"an argument is invalid";
