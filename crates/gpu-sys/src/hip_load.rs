@@ -105,8 +105,8 @@ pub fn load(options: &LoadOptions) -> Result<LoadedHip, LoadError> {
     if let Some(path) = &options.library {
         return load_named(path, options.only_if_loaded);
     }
-    if let Some(library) = find_loaded() {
-        return open_runtime(library, true);
+    if let Some((name, library)) = find_loaded() {
+        return open_runtime(library, &name, true);
     }
 
     let mut tried = Vec::new();
@@ -116,7 +116,7 @@ pub fn load(options: &LoadOptions) -> Result<LoadedHip, LoadError> {
     }
     let mut first_unusable = None;
     for (name, opened) in candidates(options) {
-        match opened.map(|library| open_runtime(library, false)) {
+        match opened.map(|library| open_runtime(library, Path::new(&name), false)) {
             Ok(Ok(loaded)) => return Ok(loaded),
             Ok(Err(unusable)) => {
                 tried.push((name, unusable.to_string()));
@@ -175,30 +175,36 @@ fn load_named(path: &Path, only_if_loaded: bool) -> Result<LoadedHip, LoadError>
     let loaded =
         if is_path { Library::already_loaded_path(path) } else { Ok(Library::already_loaded(&name)) };
     if let Some(library) = loaded.map_err(fail)? {
-        return open_runtime(library, true);
+        return open_runtime(library, path, true);
     }
     if only_if_loaded {
         let tried = vec![(path.display().to_string(), "not loaded in this process".into())];
         return Err(LoadError::NotFound { tried });
     }
     let opened = if is_path { Library::open_path(path) } else { Library::open(&name) };
-    open_runtime(opened.map_err(fail)?, false)
+    open_runtime(opened.map_err(fail)?, path, false)
 }
 
-fn find_loaded() -> Option<Library> {
-    if let Some(library) = SONAMES.iter().find_map(|name| Library::already_loaded(name)) {
-        return Some(library);
-    }
-    if let Some(library) = OLD_SONAMES.iter().find_map(|name| Library::already_loaded(name)) {
-        return Some(library);
-    }
-    if let Some(library) =
-        loaded_objects(FILE_PREFIX).iter().find_map(|path| Library::already_loaded_path(path).ok()?)
-    {
-        return Some(library);
-    }
-    let in_process = !Library::PROCESS.symbol(VERSION_SYMBOL).is_null();
-    in_process.then_some(Library::PROCESS)
+/// The runtime that the process has, and the name it was found by.
+fn find_loaded() -> Option<(PathBuf, Library)> {
+    let by_name = |name: &&CStr| {
+        let library = Library::already_loaded(name)?;
+        Some((PathBuf::from(&*name.to_string_lossy()), library))
+    };
+    let by_path = |path: PathBuf| {
+        let library = Library::already_loaded_path(&path).ok()??;
+        Some((path, library))
+    };
+    SONAMES
+        .iter()
+        .chain(OLD_SONAMES)
+        .find_map(by_name)
+        .or_else(|| loaded_objects(FILE_PREFIX).into_iter().find_map(by_path))
+        .or_else(|| {
+            let address = Library::PROCESS.symbol(VERSION_SYMBOL);
+            let path = object_of(address).unwrap_or_default();
+            (!address.is_null()).then_some((path, Library::PROCESS))
+        })
 }
 
 /// The libraries to try, opened one by one as the caller asks for the next.
@@ -214,8 +220,9 @@ fn candidates(options: &LoadOptions) -> impl Iterator<Item = (String, Result<Lib
     by_name.chain(by_path)
 }
 
-/// Checks the version before anything else of the library is used, then fills the table.
-fn open_runtime(library: Library, already_loaded: bool) -> Result<LoadedHip, LoadError> {
+/// Checks the version before anything else of the library is used, then fills the table. `name` is what the library
+/// was asked for by.
+fn open_runtime(library: Library, name: &Path, already_loaded: bool) -> Result<LoadedHip, LoadError> {
     type VersionFn = unsafe extern "C" fn(*mut c_int) -> HipError;
 
     let address = library.symbol(VERSION_SYMBOL);
@@ -223,7 +230,7 @@ fn open_runtime(library: Library, already_loaded: bool) -> Result<LoadedHip, Loa
     // hipRuntimeGetVersion with this prototype.
     let get_version = unsafe { core::mem::transmute::<*mut c_void, Option<VersionFn>>(address) };
     let Some(get_version) = get_version else {
-        return Err(LoadError::MissingSymbol { name: "hipRuntimeGetVersion", path: any_path(library) });
+        return Err(LoadError::MissingSymbol { name: "hipRuntimeGetVersion", path: Some(name.to_owned()) });
     };
     let path = object_of(address);
     let mut version = 0;
@@ -244,15 +251,6 @@ fn open_runtime(library: Library, already_loaded: bool) -> Result<LoadedHip, Loa
         Ok(api) => Ok(LoadedHip { api, version, path, emulated, already_loaded, library }),
         Err(name) => Err(LoadError::MissingSymbol { name, path }),
     }
-}
-
-/// The file of a library that lacks the function its file is usually learnt from.
-fn any_path(library: Library) -> Option<PathBuf> {
-    [c"hipInit", c"_init", c"_fini"]
-        .iter()
-        .map(|name| library.symbol(name))
-        .find(|address| !address.is_null())
-        .and_then(|address| object_of(address))
 }
 
 impl std::error::Error for LoadError {}

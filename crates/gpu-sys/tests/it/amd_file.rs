@@ -3,7 +3,7 @@
 
 use gpu_sys::hip::{AmdFileFn, AmdFileHandle};
 
-use crate::probe::Probe;
+use crate::probe::{CALL_AMD_FILE, Probe};
 use crate::stub::Stub;
 
 /// Copies its arguments into its results; `sum` tells which of the two functions was called.
@@ -29,11 +29,7 @@ int hipGetProcAddress(const char *name, void **out, int version, uint64_t flags,
 "#;
 
 /// Called in the loader's process: calls both functions with marked arguments.
-pub(crate) fn probe(found: Option<(AmdFileFn, AmdFileFn)>) {
-    let Some((read, write)) = found else {
-        println!("probe> amd_file=none");
-        return;
-    };
+pub(crate) fn probe((read, write): (AmdFileFn, AmdFileFn)) {
     for (name, function) in [("amd_read", read), ("amd_write", write)] {
         let mut handle = AmdFileHandle { pad: [0; 8] };
         handle.fd = 41;
@@ -56,7 +52,7 @@ fn the_runtime_is_asked_by_name_and_version() {
         .extra("static FILE_FUNCTION(by_name_read, +)\nstatic FILE_FUNCTION(by_name_write, -)\n")
         .extra(PROC_ADDRESS)
         .build(folder.path(), "libstub.so");
-    let found = Probe::new().library(&library).run();
+    let found = Probe::new().library(&library).env(CALL_AMD_FILE, "1").run();
     assert_eq!((found.get("amd_read"), found.get("amd_write")), (Some(READ), Some(WRITE)));
 }
 
@@ -67,7 +63,7 @@ fn a_runtime_that_cannot_be_asked_is_searched() {
     let refusing = Stub::new(71_400_000).extra(FILE_FUNCTION).extra(exported);
     let lacking = Stub::new(71_400_000).extra(FILE_FUNCTION).extra(exported).without_optional();
     for (name, stub) in [("librefusing.so", refusing), ("liblacking.so", lacking)] {
-        let found = Probe::new().library(stub.build(folder.path(), name)).run();
+        let found = Probe::new().library(stub.build(folder.path(), name)).env(CALL_AMD_FILE, "1").run();
         assert_eq!((found.get("amd_read"), found.get("amd_write")), (Some(READ), Some(WRITE)), "{name}");
     }
 }

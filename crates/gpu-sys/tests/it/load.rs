@@ -156,6 +156,7 @@ fn the_newest_name_on_the_search_path_serves() {
     let found = Probe::new().search(folder.path()).run();
     found.serves(&seven);
     assert_eq!(found.get("already_loaded"), Some("false"));
+    assert!(found.has_mapped(folder.path()), "{found:?}");
 }
 
 #[test]
@@ -220,11 +221,11 @@ fn the_copy_in_the_process_serves() {
         (&by_symbol, Probe::new().preload(&by_symbol)),
     ];
     for (library, probe) in runs {
-        // The search path is given by option here: the environment's would lead the preloaded one astray.
-        let found = probe.rocm_path(folder.path()).search(&search).run();
+        let found = probe.search(&search).run();
         found.serves(library);
         assert_eq!(found.get("already_loaded"), Some("true"));
         assert_eq!(found.get("version"), Some("60300000"));
+        assert!(!found.has_mapped(&search), "{found:?}");
     }
     let only = Probe::new().only_if_loaded().loaded_locally(&by_file).run();
     only.serves(&by_file);
@@ -241,8 +242,10 @@ fn an_old_copy_in_the_process_is_refused_not_joined() {
         (&by_soname, Probe::new().loaded_locally(&by_soname)),
         (&by_symbol, Probe::new().preload(&by_symbol)),
     ] {
-        let error = probe.search(&search).run().error().to_owned();
+        let found = probe.search(&search).run();
+        let error = found.error();
         assert!(error.starts_with(&format!("ROCm 5.2 at {} is too old", library.display())), "{error}");
+        assert!(!found.has_mapped(&search), "{found:?}");
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod amd_file;
 mod debian;
+mod emulated;
 mod load;
 mod probe;
 mod stub;

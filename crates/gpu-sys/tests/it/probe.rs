@@ -13,6 +13,8 @@ const LIBRARY: &str = "PROBE_LIBRARY";
 const ROCM_PATH: &str = "PROBE_ROCM_PATH";
 const ONLY_IF_LOADED: &str = "PROBE_ONLY_IF_LOADED";
 const LOADED_LOCALLY: &str = "PROBE_LOADED_LOCALLY";
+/// The library is a stub whose file functions may be called with anything.
+pub(crate) const CALL_AMD_FILE: &str = "PROBE_CALL_AMD_FILE";
 
 /// A run of the loader to come.
 pub(crate) struct Probe {
@@ -29,7 +31,15 @@ impl Probe {
     pub(crate) fn new() -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "probe::probe", "--nocapture", "--test-threads=1"]);
-        for name in [LIBRARY, ROCM_PATH, ONLY_IF_LOADED, LOADED_LOCALLY, "LD_LIBRARY_PATH", "LD_PRELOAD"] {
+        for name in [
+            LIBRARY,
+            ROCM_PATH,
+            ONLY_IF_LOADED,
+            LOADED_LOCALLY,
+            CALL_AMD_FILE,
+            "LD_LIBRARY_PATH",
+            "LD_PRELOAD",
+        ] {
             command.env_remove(name);
         }
         Probe { command }
@@ -68,6 +78,12 @@ impl Probe {
     /// A library that the process has opened for itself alone, as Python does with extension modules.
     pub(crate) fn loaded_locally(mut self, library: &Path) -> Self {
         self.command.env(LOADED_LOCALLY, library);
+        self
+    }
+
+    /// A setting of the library that is to be loaded.
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
         self
     }
 
@@ -110,6 +126,14 @@ impl Findings {
     }
 }
 
+impl Findings {
+    /// Whether the process had anything below that folder loaded at its end.
+    pub(crate) fn has_mapped(&self, folder: &Path) -> bool {
+        let mut maps = self.lines.iter().filter(|(name, _)| name == "mapped");
+        maps.any(|(_, path)| Path::new(path).starts_with(folder))
+    }
+}
+
 fn show(name: &str, value: impl std::fmt::Display) {
     println!("probe> {name}={value}");
 }
@@ -137,12 +161,22 @@ fn probe() {
             show("emulated", loaded.emulated);
             show("already_loaded", loaded.already_loaded);
             show("optional", loaded.api.hipStreamWaitValue64.is_some());
-            crate::amd_file::probe(lookup_amd_file(&loaded.api, Some(loaded.library)));
+            let amd_file = lookup_amd_file(&loaded.api, Some(loaded.library));
+            show("amd_file", if amd_file.is_some() { "both" } else { "none" });
+            if let Some(functions) = amd_file
+                && std::env::var_os(CALL_AMD_FILE).is_some()
+            {
+                crate::amd_file::probe(functions);
+            }
         }
         Err(error) => {
             let text = error.to_string();
             assert!(text.contains("HIP") || text.contains("ROCm"), "{text}");
             show("error", text);
         }
+    }
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    for path in maps.lines().filter_map(|line| line.split_whitespace().nth(5)) {
+        show("mapped", path);
     }
 }
