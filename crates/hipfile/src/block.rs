@@ -86,6 +86,11 @@ impl BlockPool {
         })
     }
 
+    /// Bytes of one Block.
+    pub(crate) fn block_len(&self) -> usize {
+        self.block_len
+    }
+
     /// Pins what is mapped and whatever will be mapped later.
     pub(crate) fn pin_with(&self, pin: Pin) {
         let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,7 +123,8 @@ impl BlockPool {
         self.take_in_turn()
     }
 
-    fn try_take(&self) -> Option<Block<'_>> {
+    /// One Block, if one is free at once. For a transfer that has one already.
+    pub(crate) fn try_take(&self) -> Option<Block<'_>> {
         for (at, slab) in self.slabs.iter().enumerate() {
             let slab = slab.get()?;
             let mut free = slab.free.load(Ordering::Relaxed);

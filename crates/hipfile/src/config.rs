@@ -45,6 +45,22 @@ pub enum Order {
     Device,
 }
 
+/// How staged transfers treat the page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum PageCache {
+    /// By what is so: resident data is read from the cache, large cold reads and large writes go around it, small
+    /// ones and file systems that are better with it use it.
+    #[default]
+    Auto,
+    /// Around the cache wherever the file has O_DIRECT.
+    Direct,
+    /// Through the cache.
+    Buffered,
+    /// Around the cache where the file has O_DIRECT; otherwise through it, leaving nothing behind.
+    NoCache,
+}
+
 /// When written data is made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -80,6 +96,18 @@ pub struct Config {
     pub write_sync: WriteSync,
     /// Whether host memory may be read into and written from.
     pub allow_system_memory: bool,
+    /// How staged transfers treat the page cache; a file can have a setting of its own.
+    pub page_cache: PageCache,
+    /// Bytes from which a staged transfer goes around the page cache (with [`PageCache::Auto`]).
+    pub direct_min: usize,
+    /// Bytes from which a staged transfer that goes around the page cache uses io_uring.
+    pub uring_min: usize,
+    /// Bytes from which copies out of the page cache use several threads.
+    pub parallel_min: usize,
+    /// Requests of one transfer in flight at the storage; 1 to 64.
+    pub queue_depth: usize,
+    /// Threads that copy for one transfer, the caller's among them; 1 to 64.
+    pub io_threads: usize,
     /// Bytes of one staging Block; a multiple of 4096, 64 KiB to 64 MiB.
     pub block_len: usize,
     /// Most bytes of staging memory; at least one Block.
@@ -99,6 +127,17 @@ impl Default for Config {
             order: Order::Stream,
             write_sync: WriteSync::None,
             allow_system_memory: false,
+            page_cache: PageCache::Auto,
+            // Kernel read-ahead wins below 256 KiB, going around the cache from 1 MiB on (docs/benchmarks.md).
+            direct_min: 512 << 10,
+            // Up to here one plain read is as good as a ring.
+            uring_min: 2 << 20,
+            // A thread is woken in about the time in which 1 MiB is copied.
+            parallel_min: 4 << 20,
+            // 1 MiB times 4 is at or near the best of every combination measured.
+            queue_depth: 4,
+            // Eight copying threads reach a PCIe 5 link; more only cost processor time.
+            io_threads: std::thread::available_parallelism().map_or(1, |n| n.get().min(8)),
             // The knee of chunk times depth lies at 1 to 2 MiB, and copies of 1 MiB still fit the second-level cache.
             block_len: 1 << 20,
             pool_len: 64 << 20,
@@ -250,6 +289,74 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        variable: "HIPFILE_PAGE_CACHE",
+        values: "auto, direct, buffered, no-cache",
+        default: "auto",
+        text: "How staged transfers treat the page cache.",
+        set: |c, v| {
+            c.page_cache = pick(
+                v,
+                &[
+                    ("auto", PageCache::Auto),
+                    ("direct", PageCache::Direct),
+                    ("buffered", PageCache::Buffered),
+                    ("no-cache", PageCache::NoCache),
+                ],
+            )?;
+            Ok(())
+        },
+    },
+    Setting {
+        variable: "HIPFILE_DIRECT_MIN",
+        values: "bytes, K, M or G",
+        default: "512K",
+        text: "Size from which a staged transfer goes around the page cache (page cache setting `auto`).",
+        set: |c, v| {
+            c.direct_min = size(v)?;
+            Ok(())
+        },
+    },
+    Setting {
+        variable: "HIPFILE_URING_MIN",
+        values: "bytes, K, M or G",
+        default: "2M",
+        text: "Size from which a staged transfer that goes around the page cache uses io_uring.",
+        set: |c, v| {
+            c.uring_min = size(v)?;
+            Ok(())
+        },
+    },
+    Setting {
+        variable: "HIPFILE_PARALLEL_MIN",
+        values: "bytes, K, M or G",
+        default: "4M",
+        text: "Size from which copies out of the page cache use several threads.",
+        set: |c, v| {
+            c.parallel_min = size(v)?;
+            Ok(())
+        },
+    },
+    Setting {
+        variable: "HIPFILE_QUEUE_DEPTH",
+        values: "1 to 64",
+        default: "4",
+        text: "Requests of one transfer in flight at the storage.",
+        set: |c, v| {
+            c.queue_depth = count(v, 64)?;
+            Ok(())
+        },
+    },
+    Setting {
+        variable: "HIPFILE_IO_THREADS",
+        values: "1 to 64",
+        default: "the processors, at most 8",
+        text: "Threads that copy for one transfer, the caller's among them.",
+        set: |c, v| {
+            c.io_threads = count(v, 64)?;
+            Ok(())
+        },
+    },
+    Setting {
         variable: "HIPFILE_BLOCK_SIZE",
         values: "bytes, K, M or G; 64K to 64M, a multiple of 4K",
         default: "1M",
@@ -276,7 +383,7 @@ pub const SETTINGS: &[Setting] = &[
 ];
 
 /// Names HIPFILE_ENGINES takes; a test holds them equal to the engines' own.
-pub(crate) const ENGINE_NAMES: &[&str] = &["p2p", "bounce", "null"];
+pub const ENGINE_NAMES: &[&str] = &["p2p", "uring", "bounce", "null"];
 
 impl Config {
     /// Defaults, then the environment. A value that cannot be understood gives one line on standard error naming
@@ -361,6 +468,14 @@ fn boolean(value: &str) -> Result<bool, String> {
     .map_err(|_| "it is not a boolean (true/false, 1/0, yes/no, on/off)".into())
 }
 
+/// A number from 1 to `most`.
+fn count(value: &str, most: usize) -> Result<usize, String> {
+    match value.parse() {
+        Ok(number) if (1..=most).contains(&number) => Ok(number),
+        _ => Err(format!("it is not a number from 1 to {most}")),
+    }
+}
+
 /// A number of bytes: digits, then K, M or G (powers of 1024), in either case.
 fn size(value: &str) -> Result<usize, String> {
     let (digits, shift) = match value.as_bytes().last() {
@@ -389,7 +504,7 @@ mod tests {
         let (from_nothing, warnings) = check(&[]);
         assert!(warnings.is_empty());
         for setting in SETTINGS {
-            if matches!(setting.default, "unset" | "all but null") {
+            if matches!(setting.default, "unset" | "all but null" | "the processors, at most 8") {
                 continue;
             }
             let (config, warnings) = check(&[(setting.variable, setting.default)]);

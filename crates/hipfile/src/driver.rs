@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::block::BlockPool;
 use crate::buffer::{BufferRecord, DevPtr, Place};
-use crate::config::{Config, WriteSync};
+use crate::config::{Config, PageCache, WriteSync};
 use crate::device::{DeviceInfo, Devices, MemoryKind};
 use crate::engine::{self, Parts};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::FileRecord;
 use crate::op::Op;
+use crate::pool::Helpers;
 use crate::rangemap::{RangeMap, Ranged, Removal, View};
 use crate::registry::Registry;
 use crate::route::Router;
@@ -70,7 +71,8 @@ impl Driver {
     /// None today; later settings may be refused.
     pub fn open(config: Config) -> Result<Driver> {
         let blocks = BlockPool::new(config.block_len, config.pool_len.max(config.block_len));
-        let parts = Parts { blocks: Arc::clone(&blocks), config };
+        let helpers = Arc::new(Helpers::new(config.io_threads.saturating_sub(1)));
+        let parts = Parts { blocks: Arc::clone(&blocks), helpers, config };
         let router = Router::new(&parts.config, &parts);
         Ok(Driver {
             inner: Arc::new(Inner {
@@ -318,6 +320,18 @@ impl Driver {
             sync(&transfer)?;
         }
         Ok(moved)
+    }
+
+    /// Gives a file a page cache setting of its own, or with `None` the driver's again.
+    ///
+    /// # Errors
+    /// `HandleNotRegistered`.
+    pub fn set_page_cache(&self, file: FileId, setting: Option<PageCache>) -> Result<()> {
+        const OP: &str = "set page cache";
+        let found =
+            self.inner.files.get(file.0).ok_or_else(|| Error::new(ErrorKind::HandleNotRegistered, OP))?;
+        found.set_page_cache(setting);
+        Ok(())
     }
 
     pub(crate) fn file_record(&self, id: FileId) -> Option<Arc<FileRecord>> {

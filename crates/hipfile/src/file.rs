@@ -4,12 +4,15 @@
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustix::fs::OFlags;
 
+use crate::config::PageCache;
 use crate::error::{Error, ErrorKind, Result};
 use crate::health::{Breaker, Demoted};
+use crate::op::Op;
 use crate::stats::{Counters, MAX_ENGINES};
 use crate::storage::{self, Roots, StorageFacts};
 use crate::sys::{self, Statx};
@@ -52,6 +55,10 @@ pub(crate) struct FileRecord {
     storage: OnceLock<StorageFacts>,
     /// Held by each write to an O_APPEND file, so that each is one piece.
     append: Mutex<()>,
+    /// The file's own page cache setting, one more than its number; 0 for the driver's.
+    page_cache: AtomicU8,
+    /// Directions in which O_DIRECT was accepted at open and refused by a transfer.
+    no_direct: [AtomicBool; 2],
     /// Kinds of ranges that direct access refused.
     pub(crate) demoted: Demoted,
     /// Which engines rest on this file.
@@ -123,6 +130,8 @@ impl FileRecord {
             magic: storage::magic(borrowed),
             storage: OnceLock::new(),
             append: Mutex::new(()),
+            page_cache: AtomicU8::new(0),
+            no_direct: Default::default(),
             demoted: Demoted::default(),
             breakers: Default::default(),
             usage: Usage::default(),
@@ -203,6 +212,43 @@ impl FileRecord {
             return None;
         }
         self.direct.get_or_init(|| self.open_direct()).as_ref().map(borrow)
+    }
+
+    /// The file's own page cache setting, if it has one.
+    pub(crate) fn page_cache(&self) -> Option<PageCache> {
+        match self.page_cache.load(Ordering::Relaxed) {
+            1 => Some(PageCache::Auto),
+            2 => Some(PageCache::Direct),
+            3 => Some(PageCache::Buffered),
+            4 => Some(PageCache::NoCache),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn set_page_cache(&self, setting: Option<PageCache>) {
+        self.page_cache.store(setting.map_or(0, |s| s as u8 + 1), Ordering::Relaxed);
+    }
+
+    /// O_DIRECT does not work in this direction, whatever open said.
+    pub(crate) fn refuse_direct(&self, op: Op) {
+        self.no_direct[op as usize].store(true, Ordering::Relaxed);
+    }
+
+    /// The O_DIRECT descriptor for staged transfers and what their file offsets must be multiples of; `None` where
+    /// there is none, or where it does not work.
+    pub(crate) fn staged_direct(&self, op: Op) -> Option<(BorrowedFd<'_>, usize)> {
+        let align = self.direct_align()?;
+        if self.no_direct[op as usize].load(Ordering::Relaxed) || (op == Op::Write && self.appends()) {
+            return None;
+        }
+        let offset = match op {
+            Op::Read => align.read_offset,
+            // A page that is written both ways at once would have to be kept coherent: bodies are whole pages.
+            Op::Write => align.offset.max(4096),
+        } as usize;
+        // Staging memory is aligned to pages.
+        (align.mem <= 4096).then_some(())?;
+        Some((self.direct()?, offset))
     }
 
     /// How long the file or device is now; `None` when that cannot be learnt.

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use crate::buffer::{BufferRecord, DevPtr, Place};
+use crate::config::PageCache;
 use crate::driver::{Driver, FileId};
 use crate::engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -81,6 +82,14 @@ impl File {
         let (len, offset) = parts("write", &buffer_range, file_offset)?;
         // SAFETY: the buffer is borrowed for the call and keeps its memory valid; a write only reads it.
         unsafe { self.driver.write(self.id, buffer.ptr, len, offset, buffer_range.start as i64) }
+    }
+
+    /// Gives the file a page cache setting of its own, or with `None` the driver's again.
+    ///
+    /// # Errors
+    /// `HandleNotRegistered` after the driver was closed.
+    pub fn set_page_cache(&self, setting: Option<PageCache>) -> Result<()> {
+        self.driver.set_page_cache(self.id, setting)
     }
 
     /// What is known about it.

@@ -45,6 +45,9 @@ mod health;
 mod notice;
 mod op;
 pub mod platform;
+mod policy;
+#[allow(unsafe_code, reason = "lends a call's closure to helper threads")]
+mod pool;
 mod rangemap;
 mod reason;
 mod registry;
@@ -58,7 +61,9 @@ mod transfer;
 mod usage;
 
 pub use buffer::DevPtr;
-pub use config::{Config, DeviceChoice, Fallback, Order, SETTINGS, Setting, WriteSync};
+pub use config::{
+    Config, DeviceChoice, ENGINE_NAMES, Fallback, Order, PageCache, SETTINGS, Setting, WriteSync,
+};
 pub use device::DeviceInfo;
 pub use driver::{Driver, FileId};
 pub use error::{Error, ErrorKind, Result};

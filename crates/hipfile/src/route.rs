@@ -1,7 +1,6 @@
 //! Which engine carries which part of a transfer, and what may be tried on the next one. The only place that knows
 //! either.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::config::{Config, Fallback};
@@ -9,15 +8,18 @@ use crate::engine::{self, DIRECT_RANK, Engine, Fit, Parts, Stop};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::file::FileRecord;
 use crate::notice;
+use crate::op::Op;
+use crate::policy::Policy;
 use crate::reason::Reason;
 use crate::stats::Counters;
-use crate::transfer::Transfer;
+use crate::transfer::{Cache, Transfer};
 
 /// The engines in use.
 #[derive(Debug)]
 pub(crate) struct Router {
     engines: Vec<(usize, Box<dyn Engine>)>,
     fallback: Fallback,
+    policy: Policy,
     /// Why no direct engine is in the list, when none is.
     no_direct: Option<Reason>,
     /// Reasons already said on standard error (warn mode), one bit each.
@@ -41,13 +43,19 @@ fn retry(error: &Error) -> Option<Reason> {
     RETRY.iter().find(|(number, _)| *number == errno).map(|(_, reason)| *reason)
 }
 
-/// What is known about a transfer's way before it starts.
+/// An engine and its offer.
 struct Choice<'r> {
     index: usize,
     engine: &'r dyn Engine,
     fit: Fit,
-    /// Why the best direct engine does not carry it, when it does not.
-    reason: Option<Reason>,
+}
+
+/// The next step of a transfer.
+struct Step<'r, 'a> {
+    choice: Choice<'r>,
+    part: Transfer<'a>,
+    /// Why it is staged; `None` when it is not.
+    staged: Option<Reason>,
 }
 
 impl Router {
@@ -68,27 +76,29 @@ impl Router {
         Router {
             engines,
             fallback: config.fallback,
+            policy: Policy::new(config),
             no_direct: (!any_direct).then_some(Reason::Configuration),
             said: AtomicU64::new(0),
         }
     }
 
-    /// The best engine for the start of a transfer, among those not in `excluded`.
-    fn choose(&self, transfer: &Transfer<'_>, excluded: u8) -> Option<Choice<'_>> {
+    /// The best engine for the start of a transfer, of those that stage or of those that do not.
+    fn choose(&self, transfer: &Transfer<'_>, excluded: u8, staging: bool) -> Result<Choice<'_>, Reason> {
         let mut best: Option<Choice<'_>> = None;
         let mut reason = self.no_direct;
         for (index, engine) in &self.engines {
-            if excluded & 1 << index != 0 {
+            if excluded & 1 << index != 0 || (staging && engine.is_direct()) {
                 continue;
             }
-            let fit = if transfer.file.breakers[*index].is_open() || !engine.is_direct() {
+            let fit = if !engine.is_direct() || transfer.file.breakers[*index].is_open() {
                 engine.fit(transfer)
             } else {
                 Err(Reason::Backoff)
             };
             match fit {
+                Ok(fit) if !staging && fit.rank < DIRECT_RANK => {}
                 Ok(fit) if best.as_ref().is_none_or(|b| fit.rank > b.fit.rank) => {
-                    best = Some(Choice { index: *index, engine: engine.as_ref(), fit, reason: None });
+                    best = Some(Choice { index: *index, engine: engine.as_ref(), fit });
                 }
                 Ok(_) => {}
                 Err(why) if engine.is_direct() => {
@@ -97,9 +107,29 @@ impl Router {
                 Err(_) => {}
             }
         }
-        let mut best = best?;
-        best.reason = reason.filter(|_| best.fit.rank < DIRECT_RANK);
-        Some(best)
+        best.ok_or(reason.unwrap_or(Reason::Refused))
+    }
+
+    /// Who carries the start of a transfer, how much of it, and why it is staged if it is. `None` when nobody can.
+    fn next_step<'r, 'a>(&'r self, rest: &Transfer<'a>, excluded: u8, around: bool) -> Option<Step<'r, 'a>> {
+        let (limit, reason) = match self.choose(rest, excluded, false) {
+            Ok(choice) if choice.fit.body.start == 0 => {
+                let part = rest.part(choice.fit.body.clone());
+                return Some(Step { choice, part, staged: None });
+            }
+            // What is before a direct engine's body goes another way.
+            Ok(choice) => (choice.fit.body.start, Reason::Alignment),
+            Err(reason) => (rest.len(), reason),
+        };
+        let mut part = rest.part(0..limit);
+        if around {
+            let (cache, len) = self.policy.next_run(&part);
+            part = part.part(0..len);
+            part.cache = cache;
+        }
+        let choice = self.choose(&part, excluded, true).ok()?;
+        let body = choice.fit.body.clone();
+        Some(Step { choice, part: part.part(body), staged: Some(reason) })
     }
 
     /// Carries a transfer out, engine by engine.
@@ -107,68 +137,70 @@ impl Router {
     /// # Errors
     /// Only when no byte moved; an error after that shows on the next call.
     pub(crate) fn run(&self, transfer: &Transfer<'_>, counters: &[&Counters]) -> Result<usize> {
+        let op = transfer.op;
         let mut excluded = 0_u8;
+        // Engines that have counted this transfer as an operation of theirs.
+        let mut counted = 0_u8;
         let mut done = 0;
+        // Whether the page cache may still be gone around.
+        let mut around = true;
         // Why the rest is no longer carried direct, once that is so.
         let mut given_up: Option<Reason> = None;
         let mut failure: Option<(&'static str, Error)> = None;
-        // The engine whose turn it was before, so that each counts an operation once.
-        let mut counted = 0_u8;
         while done < transfer.len() {
             let rest = transfer.rest(done);
-            let Some(choice) = self.choose(&rest, excluded) else { break };
-            let Some((choice, part)) = self.piece(&rest, choice, excluded) else {
-                // Staging is forbidden and needed.
-                return self.refuse(transfer, done, failure, given_up);
-            };
-            let staged = choice.fit.rank < DIRECT_RANK;
-            let reason = given_up.or(choice.reason).unwrap_or(Reason::Alignment);
-            if staged {
-                if self.fallback == Fallback::Forbid {
-                    return self.refuse(transfer, done, failure, Some(reason));
+            let Some(Step { choice, part, staged }) = self.next_step(&rest, excluded, around) else { break };
+            let staged = staged.map(|reason| given_up.unwrap_or(reason));
+            if self.fallback == Fallback::Forbid {
+                // Known beforehand: part of it would have to be staged.
+                let reason = staged.or((part.len() < rest.len()).then_some(Reason::Alignment));
+                if let Some(reason) = reason {
+                    return self.refuse(transfer, done, failure, reason);
                 }
+            }
+            if let Some(reason) = staged {
                 self.warn(transfer.file, reason);
             }
-            let piece = rest.part(part.clone());
-            let outcome = choice.engine.run(&piece);
-            let (op, index) = (transfer.op, choice.index);
-            let first = counted & 1 << index == 0;
+            let outcome = choice.engine.run(&part);
+            let (index, bit) = (choice.index, 1 << choice.index);
             if outcome.moved > 0 || matches!(outcome.stop, Stop::Done) {
-                counters.iter().for_each(|c| c.moved(op, index, outcome.moved, first));
-                if staged {
-                    counters.iter().for_each(|c| c.staged(op, reason, outcome.moved, first));
+                let first = counted & bit == 0;
+                counted |= bit;
+                for counters in counters {
+                    counters.moved(op, index, outcome.moved, first);
+                    if let Some(reason) = staged {
+                        counters.staged(op, reason, outcome.moved, first);
+                    }
                 }
-                counted |= 1 << index;
+                if choice.engine.is_direct() {
+                    transfer.file.breakers[index].succeeded();
+                }
             }
             done += outcome.moved;
             match outcome.stop {
-                Stop::Done => {
-                    if choice.engine.is_direct() {
-                        transfer.file.breakers[index].succeeded();
-                    }
-                    if outcome.moved < piece.len() {
-                        return Ok(done);
-                    }
-                }
+                Stop::Done if outcome.moved < part.len() => return Ok(done),
+                Stop::Done => {}
+                Stop::Short => excluded |= bit,
                 Stop::Yielded(why) => {
-                    if outcome.moved > 0 {
-                        transfer.file.breakers[index].succeeded();
-                    }
-                    excluded |= 1 << index;
+                    excluded |= bit;
                     given_up = Some(why);
                 }
                 Stop::Failed(error) => {
                     counters.iter().for_each(|c| c.failed(op, index));
-                    let why = retry(&error).filter(|_| choice.engine.is_direct());
-                    if let (Some(_), Some(errno)) = (why, error.os_error()) {
-                        transfer.file.breakers[index].failed(errno);
-                    }
+                    let retry = retry(&error);
+                    let errno = error.os_error();
                     failure = Some((choice.engine.name(), error));
-                    match why {
-                        Some(why) if self.fallback != Fallback::Forbid => {
-                            excluded |= 1 << index;
+                    match retry {
+                        Some(why) if choice.engine.is_direct() && self.fallback != Fallback::Forbid => {
+                            transfer.file.breakers[index].failed(errno.unwrap_or_default());
+                            excluded |= bit;
                             given_up = Some(why);
                         }
+                        // O_DIRECT was accepted at open and is refused now: the page cache will do.
+                        Some(_) if part.cache == Cache::Around => transfer.file.refuse_direct(op),
+                        // Direct reads that meet buffered writers can fail where a plain read does not; if the
+                        // data is at fault, that one says so too.
+                        None if part.cache == Cache::Around && op == Op::Read => around = false,
                         _ => break,
                     }
                 }
@@ -177,38 +209,14 @@ impl Router {
         if done > 0 {
             return Ok(done);
         }
-        match failure {
-            Some((engine, error)) => Err(self.explain(transfer, Some(engine), error)),
+        let (engine, error) = match failure {
+            Some((engine, error)) => (Some(engine), error),
             None => {
-                let error = Error::message(
-                    ErrorKind::InternalError,
-                    transfer.op.name(),
-                    "no engine can carry this transfer",
-                );
-                Err(self.explain(transfer, None, error))
+                let why = "no engine can carry this transfer";
+                (None, Error::message(ErrorKind::InternalError, op.name(), why))
             }
-        }
-    }
-
-    /// The engine and the part of `rest` for the next step: what is before a direct engine's body goes to the next
-    /// engine. `None` when that may not be.
-    fn piece<'r>(
-        &'r self,
-        rest: &Transfer<'_>,
-        choice: Choice<'r>,
-        excluded: u8,
-    ) -> Option<(Choice<'r>, Range<usize>)> {
-        let body = choice.fit.body.clone();
-        if self.fallback == Fallback::Forbid && choice.fit.rank >= DIRECT_RANK && body != (0..rest.len()) {
-            return None;
-        }
-        if body.start == 0 {
-            return Some((choice, body));
-        }
-        let head = rest.part(0..body.start);
-        let mut other = self.choose(&head, excluded | 1 << choice.index)?;
-        other.reason = Some(Reason::Alignment);
-        Some((other, 0..body.start))
+        };
+        Err(self.explain(transfer, engine, error))
     }
 
     /// The answer when staging is needed and forbidden.
@@ -217,7 +225,7 @@ impl Router {
         transfer: &Transfer<'_>,
         done: usize,
         failure: Option<(&'static str, Error)>,
-        reason: Option<Reason>,
+        reason: Reason,
     ) -> Result<usize> {
         if done > 0 {
             return Ok(done);
@@ -225,7 +233,6 @@ impl Router {
         if let Some((engine, error)) = failure {
             return Err(self.explain(transfer, Some(engine), error));
         }
-        let reason = reason.unwrap_or(Reason::Alignment);
         let why = format!("staging through host memory is forbidden by configuration, and {reason}");
         let error = Error::message(ErrorKind::IONotSupported, transfer.op.name(), why);
         Err(self.explain(transfer, None, error))
@@ -254,10 +261,10 @@ impl Router {
         }
     }
 
-    /// What an aligned transfer would be carried by, and why not direct when it is not.
+    /// Which engine a transfer would start with, and why it is staged if it is.
     pub(crate) fn verdict(&self, transfer: &Transfer<'_>) -> (&'static str, Option<Reason>) {
-        match self.choose(transfer, 0) {
-            Some(choice) => (choice.engine.name(), choice.reason),
+        match self.next_step(transfer, 0, true) {
+            Some(step) => (step.choice.engine.name(), step.staged),
             None => ("none", self.no_direct),
         }
     }

@@ -1,6 +1,6 @@
 //! System calls that no crate wraps as needed, and the process's count of forks. No policy.
 
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -157,6 +157,53 @@ pub(crate) fn has_posix_lock(fd: RawFd) -> bool {
     result == 0 && lock.l_type != libc::F_UNLCK as i16 && lock.l_pid != -1
 }
 
+/// What of a file range is in the page cache, in pages.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CacheStat {
+    pub(crate) cached: u64,
+    pub(crate) dirty: u64,
+    pub(crate) writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// cachestat(2), Linux 6.5; EPERM for a reader who neither owns nor may write the file (newer kernels).
+pub(crate) fn cachestat(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<CacheStat, i32> {
+    const SYS_CACHESTAT: libc::c_long = 451;
+    let range = [offset, len];
+    let mut stat = CacheStat::default();
+    // SAFETY: the range is two 64-bit words and `stat` five, as the kernel's structs of that call are.
+    let result =
+        unsafe { libc::syscall(SYS_CACHESTAT, fd.as_raw_fd(), range.as_ptr(), &raw mut stat, 0_u32) };
+    if result == 0 { Ok(stat) } else { Err(last_errno()) }
+}
+
+/// Whether one byte can be read without waiting for storage; `None` when the file system cannot say. A miss starts
+/// the kernel's read-ahead, so this is the second choice.
+pub(crate) fn readable_now(fd: BorrowedFd<'_>, offset: u64) -> Option<bool> {
+    let mut byte = [0; 1];
+    let mut parts = [std::io::IoSliceMut::new(&mut byte)];
+    match rustix::io::preadv2(fd, &mut parts, offset, rustix::io::ReadWriteFlags::NOWAIT) {
+        Ok(_) => Some(true),
+        Err(rustix::io::Errno::AGAIN) => Some(false),
+        Err(_) => None,
+    }
+}
+
+/// Starts writing a range's dirty pages, without waiting for the end.
+pub(crate) fn start_writeback(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), i32> {
+    // SAFETY: a plain call on a borrowed descriptor.
+    let result = unsafe {
+        libc::sync_file_range(fd.as_raw_fd(), offset as i64, len as i64, libc::SYNC_FILE_RANGE_WRITE)
+    };
+    if result == 0 { Ok(()) } else { Err(last_errno()) }
+}
+
+/// Leaves nothing in the page cache behind; Linux 6.14.
+pub(crate) const RWF_DONTCACHE: rustix::io::ReadWriteFlags =
+    rustix::io::ReadWriteFlags::from_bits_retain(0x80);
+
 /// Positioned read into memory that need not be the library's own.
 ///
 /// # Safety
@@ -181,7 +228,6 @@ pub(crate) unsafe fn pwrite_raw(fd: RawFd, from: usize, len: usize, offset: u64)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsRawFd;
 
     #[test]
     fn statx_agrees_with_fstat() {

@@ -9,6 +9,17 @@ use crate::rangemap::Ranged;
 /// Most bytes one call moves: what one system call of the kernel moves at most. Larger requests are shortened.
 pub const MAX_TRANSFER: usize = 0x7fff_f000;
 
+/// How a staged transfer treats the page cache; means nothing to direct engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cache {
+    /// Plain reads and writes.
+    Through,
+    /// Plain reads and writes that leave nothing in the cache, as far as the kernel can.
+    LeaveNothing,
+    /// O_DIRECT.
+    Around,
+}
+
 /// A checked request: the span exists, the offset is not negative.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transfer<'a> {
@@ -16,6 +27,7 @@ pub(crate) struct Transfer<'a> {
     pub(crate) file: &'a FileRecord,
     pub(crate) span: Span<'a>,
     pub(crate) file_offset: u64,
+    pub(crate) cache: Cache,
 }
 
 impl<'a> Transfer<'a> {
@@ -64,7 +76,7 @@ pub(crate) fn check<'a>(
         )));
     }
     match buffer.span(inner + buffer_offset, len) {
-        Some(span) => Ok(Transfer { op, file, span, file_offset }),
+        Some(span) => Ok(Transfer { op, file, span, file_offset, cache: Cache::Through }),
         None => Err(range_error(format!(
             "size {len} at buffer offset {buffer_offset} passes the end of the buffer ({usable} bytes)"
         ))),

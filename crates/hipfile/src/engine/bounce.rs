@@ -1,29 +1,51 @@
-//! Plain pread and pwrite into and out of a Block, one piece after the other; host memory is read and written in place.
-//! It carries everything, so it is the last resort; it is not the fast one.
+//! Plain reads and writes into and out of Blocks, by several threads when that pays; host memory is read and written in
+//! place. It carries everything, so it is the last resort.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::io::Errno;
 
-use super::{DIRECT_RANK, Engine, Fit, Outcome, Parts};
+use super::chunks::{Chunk, Chunks, Prefix};
+use super::{DIRECT_RANK, Engine, Fit, Outcome, Parts, Stop};
 use crate::block::{Block, BlockPool};
 use crate::buffer::{Place, Span};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::file::{DirectAlign, PlainFd};
+use crate::file::{FileRecord, FileType};
 use crate::op::Op;
+use crate::pool::Helpers;
 use crate::reason::Reason;
-use crate::sys;
-use crate::transfer::Transfer;
+use crate::sys::{self, RWF_DONTCACHE};
+use crate::transfer::{Cache, Transfer};
 
 #[derive(Debug)]
 struct Bounce {
     blocks: Arc<BlockPool>,
+    helpers: Arc<Helpers>,
+    parallel_min: usize,
+    threads: usize,
 }
 
 pub(super) fn new(parts: &Parts) -> Box<dyn Engine> {
-    Box::new(Bounce { blocks: Arc::clone(&parts.blocks) })
+    Box::new(Bounce {
+        blocks: Arc::clone(&parts.blocks),
+        helpers: Arc::clone(&parts.helpers),
+        parallel_min: parts.config.parallel_min,
+        threads: parts.config.io_threads,
+    })
+}
+
+/// The descriptor a transfer uses, and how.
+#[derive(Clone, Copy)]
+struct Way<'a> {
+    file: &'a FileRecord,
+    fd: BorrowedFd<'a>,
+    /// What file offsets and lengths must be multiples of.
+    align: usize,
+    /// Whether nothing should stay in the page cache.
+    leave_nothing: bool,
 }
 
 impl Engine for Bounce {
@@ -41,110 +63,304 @@ impl Engine for Bounce {
     }
 
     fn run(&self, transfer: &Transfer<'_>) -> Outcome {
-        let mut moved = 0;
-        match self.carry(transfer, &mut moved) {
-            Ok(()) => Outcome::done(moved),
-            Err(error) => Outcome::failed(moved, error),
+        let way = match way(transfer) {
+            Ok(way) => way,
+            Err(error) => return Outcome::failed(0, error),
+        };
+        // The kernel ignores offsets on appended files: each write must be one unbroken piece. The turn is taken
+        // before a Block, so that nobody waits for it with a Block in hand.
+        let _turn =
+            (transfer.op == Op::Write && transfer.file.appends()).then(|| transfer.file.append_turn());
+        match transfer.span.place() {
+            Place::Device { device, .. } => self.staged(transfer, device, way),
+            Place::Host => self.in_place(transfer, way),
         }
     }
 }
 
+fn way<'a>(transfer: &Transfer<'a>) -> Result<Way<'a>> {
+    let (file, op) = (transfer.file, transfer.op);
+    let leave_nothing = transfer.cache == Cache::LeaveNothing;
+    if transfer.cache == Cache::Around
+        && let Some((fd, align)) = file.staged_direct(op)
+    {
+        return Ok(Way { file, fd, align, leave_nothing });
+    }
+    let plain = file.plain(op.name())?;
+    if !plain.direct_only {
+        return Ok(Way { file, fd: plain.fd, align: 1, leave_nothing });
+    }
+    let align = match (file.direct_align(), op) {
+        (Some(align), Op::Read) => align.read_offset,
+        (Some(align), Op::Write) => align.offset,
+        (None, _) => 4096,
+    } as usize;
+    if op == Op::Write
+        && !(transfer.file_offset.is_multiple_of(align as u64) && transfer.len().is_multiple_of(align))
+    {
+        let (offset, len) = (transfer.file_offset, transfer.len());
+        return Err(Error::os_because(
+            op.name(),
+            libc::EINVAL,
+            format!(
+                "only an O_DIRECT descriptor of the file could be had, and offset {offset} or size {len} is no \
+                 multiple of {align}"
+            ),
+        ));
+    }
+    Ok(Way { file, fd: plain.fd, align, leave_nothing: false })
+}
+
 impl Bounce {
-    fn carry(&self, transfer: &Transfer<'_>, moved: &mut usize) -> Result<()> {
-        let op = transfer.op.name();
-        let plain = transfer.file.plain(op)?;
-        // The kernel ignores offsets on appended files: each write must be one unbroken piece. The turn is taken
-        // before the Block, so that nobody waits for it with a Block in hand.
-        let _turn =
-            (transfer.op == Op::Write && transfer.file.appends()).then(|| transfer.file.append_turn());
-        match transfer.span.place() {
-            Place::Host => self.in_place(transfer, plain, moved),
-            Place::Device { device, .. } => {
-                let align = Align::of(transfer, plain);
-                if transfer.op == Op::Write {
-                    align.check_write(transfer)?;
+    fn staged(&self, transfer: &Transfer<'_>, device: &Arc<dyn Device>, way: Way<'_>) -> Outcome {
+        let chunks = Chunks::new(transfer, self.blocks.block_len(), way.align);
+        let prefix = Prefix::new();
+        let next = AtomicUsize::new(0);
+        let carry = |block: &mut Block<'_>| {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= chunks.count() || !prefix.wants(index) {
+                    return;
                 }
-                let mut block = self.blocks.take().map_err(|e| Error::os(op, e))?;
-                while *moved < transfer.len() {
-                    let rest = transfer.rest(*moved);
-                    let n = match transfer.op {
-                        Op::Read => read_piece(device, &rest, plain.fd, align, &mut block)?,
-                        Op::Write => write_piece(device, &rest, plain.fd, &mut block)?,
-                    };
-                    if n == 0 {
-                        break;
-                    }
-                    *moved += n;
+                let chunk = chunks.get(index);
+                let result = match transfer.op {
+                    Op::Read => read_chunk(device, transfer, way, &chunk, block),
+                    Op::Write => write_chunk(device, transfer, way, &chunk, block),
+                };
+                match result {
+                    Ok(n) if n == chunk.len => {}
+                    Ok(n) => prefix.broke(index, n, None),
+                    Err((n, error)) => prefix.broke(index, n, Some(error)),
                 }
-                Ok(())
             }
+        };
+        let mut first = match self.blocks.take() {
+            Ok(block) => block,
+            Err(errno) => return Outcome::failed(0, Error::os(transfer.op.name(), errno)),
+        };
+        let helpers = self.helpers_for(transfer, way, chunks.count());
+        if helpers == 0 {
+            carry(&mut first);
+        } else {
+            let mine = std::sync::Mutex::new(Some(first));
+            self.helpers.share(helpers, &|| {
+                let taken = mine.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+                // A helper without a Block at hand is of no use; it must not wait for one.
+                if let Some(mut block) = taken.or_else(|| self.blocks.try_take()) {
+                    carry(&mut block);
+                }
+            });
+        }
+        let outcome = prefix.outcome(&chunks);
+        if way.leave_nothing {
+            way.forget(transfer.op, transfer.file_offset, outcome.moved);
+        }
+        // Here a short read is the end of the file: what came out short was asked for again.
+        match outcome.stop {
+            Stop::Short => Outcome::done(outcome.moved),
+            _ => outcome,
         }
     }
 
-    fn in_place(&self, transfer: &Transfer<'_>, plain: PlainFd<'_>, moved: &mut usize) -> Result<()> {
-        let op = transfer.op.name();
-        let fd = plain.fd.as_raw_fd();
-        let align = Align::of(transfer, plain);
-        if align.0 > 1 {
-            let mem = transfer.file.direct_align().map_or(1, |a| a.mem as usize);
-            let ragged = !transfer.span.start().is_multiple_of(mem)
-                || !transfer.len().is_multiple_of(align.0)
-                || !transfer.file_offset.is_multiple_of(align.0 as u64);
-            if ragged {
-                return self.direct_only_host(transfer, plain, align, moved);
-            }
+    /// How many threads should help: reads of large ranges, and writes that neither grow the file nor go through the
+    /// page cache, where the file system takes one at a time.
+    fn helpers_for(&self, transfer: &Transfer<'_>, way: Way<'_>, chunks: usize) -> usize {
+        if transfer.len() < self.parallel_min || chunks < 2 || way.file.file_type() == FileType::Character {
+            return 0;
         }
-        while *moved < transfer.len() {
-            let rest = transfer.rest(*moved);
-            let result = match transfer.op {
+        let end = transfer.file_offset + transfer.len() as u64;
+        let parallel = match transfer.op {
+            Op::Read => true,
+            Op::Write => way.align > 1 && way.file.size().is_some_and(|size| end <= size),
+        };
+        if parallel { (self.threads - 1).min(chunks - 1) } else { 0 }
+    }
+
+    fn in_place(&self, transfer: &Transfer<'_>, way: Way<'_>) -> Outcome {
+        let mem = transfer.file.direct_align().map_or(1, |a| a.mem as usize);
+        let aligned = way.align == 1
+            || transfer.span.start().is_multiple_of(mem)
+                && transfer.len().is_multiple_of(way.align)
+                && transfer.file_offset.is_multiple_of(way.align as u64);
+        if !aligned {
+            return self.in_place_by_block(transfer, way);
+        }
+        let (op, fd) = (transfer.op, way.fd.as_raw_fd());
+        let mut moved = 0;
+        while moved < transfer.len() {
+            let rest = transfer.rest(moved);
+            let result = match op {
                 // SAFETY: the span is memory its registration promised for this; the kernel answers EFAULT for holes.
                 Op::Read => unsafe { sys::pread_raw(fd, rest.span.start(), rest.len(), rest.file_offset) },
                 // SAFETY: the span is memory its registration promised for this; the kernel only reads it.
                 Op::Write => unsafe { sys::pwrite_raw(fd, rest.span.start(), rest.len(), rest.file_offset) },
             };
             match result {
-                Ok(0) if transfer.op == Op::Read => break,
-                Ok(0) => return Err(wrote_nothing()),
-                Ok(n) => *moved += n,
+                Ok(0) if op == Op::Read => break,
+                Ok(0) => return Outcome::failed(moved, wrote_nothing()),
+                Ok(n) => moved += n,
                 Err(libc::EINTR) => {}
-                Err(errno) => return Err(Error::os(op, errno)),
+                Err(errno) => return Outcome::failed(moved, Error::os(op.name(), errno)),
             }
         }
-        Ok(())
+        Outcome::done(moved)
     }
 
     /// Ragged host memory on a file that only an O_DIRECT descriptor reaches: through a Block after all.
-    fn direct_only_host(
-        &self,
-        transfer: &Transfer<'_>,
-        plain: PlainFd<'_>,
-        align: Align,
-        moved: &mut usize,
-    ) -> Result<()> {
-        if transfer.op == Op::Write {
-            align.check_write(transfer)?;
-        }
-        let mut block = self.blocks.take().map_err(|e| Error::os(transfer.op.name(), e))?;
-        while *moved < transfer.len() {
-            let rest = transfer.rest(*moved);
-            let n = match transfer.op {
-                Op::Read => {
-                    let (skip, n) = fill(&rest, plain.fd, align, &mut block)?;
-                    host_copy(&rest.span.slice(0, n), &mut block.bytes_mut()[skip..skip + n], Op::Read);
-                    n
-                }
+    fn in_place_by_block(&self, transfer: &Transfer<'_>, way: Way<'_>) -> Outcome {
+        let op = transfer.op;
+        let mut block = match self.blocks.take() {
+            Ok(block) => block,
+            Err(errno) => return Outcome::failed(0, Error::os(op.name(), errno)),
+        };
+        let chunks = Chunks::new(transfer, block.bytes().len(), way.align);
+        let mut moved = 0;
+        for chunk in (0..chunks.count()).map(|i| chunks.get(i)) {
+            let host = transfer.span.slice(chunk.offset, chunk.len);
+            let result = match op {
+                Op::Read => way.fill(&chunk, &mut block).inspect(|n| {
+                    host_copy(&host.slice(0, *n), &mut block.bytes_mut()[chunk.skip..chunk.skip + n], op);
+                }),
                 Op::Write => {
-                    let n = rest.len().min(block.bytes().len());
-                    host_copy(&rest.span.slice(0, n), &mut block.bytes_mut()[..n], Op::Write);
-                    drain(&rest, plain.fd, &block.bytes()[..n])?
+                    host_copy(&host, &mut block.bytes_mut()[..chunk.len], op);
+                    way.drain(&chunk, &block)
                 }
             };
-            if n == 0 {
-                break;
+            match result {
+                Ok(n) => {
+                    moved += n;
+                    if n < chunk.len {
+                        break;
+                    }
+                }
+                Err((n, error)) => return Outcome::failed(moved + n, error),
             }
-            *moved += n;
         }
-        Ok(())
+        Outcome::done(moved)
+    }
+}
+
+/// Bytes done, and why no more.
+type Partial = Result<usize, (usize, Error)>;
+
+fn read_chunk(
+    device: &Arc<dyn Device>,
+    transfer: &Transfer<'_>,
+    way: Way<'_>,
+    chunk: &Chunk,
+    block: &mut Block<'_>,
+) -> Partial {
+    // What was read before an error is part of the counted prefix.
+    let (n, error) = match way.fill(chunk, block) {
+        Ok(n) => (n, None),
+        Err((n, error)) => (n, Some(error)),
+    };
+    if n > 0 {
+        let bytes = &block.bytes()[chunk.skip..chunk.skip + n];
+        device.upload(&transfer.span.slice(chunk.offset, n), bytes).map_err(|e| (0, e))?;
+    }
+    error.map_or(Ok(n), |error| Err((n, error)))
+}
+
+fn write_chunk(
+    device: &Arc<dyn Device>,
+    transfer: &Transfer<'_>,
+    way: Way<'_>,
+    chunk: &Chunk,
+    block: &mut Block<'_>,
+) -> Partial {
+    let span = transfer.span.slice(chunk.offset, chunk.len);
+    device.download(&span, &mut block.bytes_mut()[..chunk.len]).map_err(|e| (0, e))?;
+    way.drain(chunk, block)
+}
+
+impl Way<'_> {
+    /// Reads a piece into the Block; how many wanted bytes there are. Short only at end of file.
+    fn fill(&self, chunk: &Chunk, block: &mut Block<'_>) -> Partial {
+        let mut got = 0;
+        while got < chunk.ask {
+            match self.read(&mut block.bytes_mut()[got..chunk.ask], chunk.at + got as u64) {
+                Ok(0) => break,
+                Ok(n) => got += n,
+                Err(error) => return Err((chunk.wanted(got), error)),
+            }
+            // The rest of a short answer may not be aligned; then it is asked for from the last aligned place.
+            let ragged = got % self.align;
+            if ragged > 0 && got < chunk.ask {
+                let again = got - ragged;
+                match self.read(&mut block.bytes_mut()[again..chunk.ask], chunk.at + again as u64) {
+                    Ok(n) if again + n > got => got = again + n - n % self.align,
+                    Ok(_) => break,
+                    Err(error) => return Err((chunk.wanted(got), error)),
+                }
+            }
+        }
+        Ok(chunk.wanted(got))
+    }
+
+    /// Writes a piece out of the Block. Never short without an error.
+    fn drain(&self, chunk: &Chunk, block: &Block<'_>) -> Partial {
+        let mut done = 0;
+        while done < chunk.len {
+            match self.write(&block.bytes()[done..chunk.len], chunk.at + done as u64) {
+                Ok(0) => return Err((done, wrote_nothing())),
+                Ok(n) => done += n,
+                Err(error) => return Err((done, error)),
+            }
+        }
+        Ok(done)
+    }
+
+    fn read(&self, bytes: &mut [u8], at: u64) -> Result<usize> {
+        loop {
+            let result = if self.leave_nothing {
+                let mut parts = [std::io::IoSliceMut::new(bytes)];
+                match rustix::io::preadv2(self.fd, &mut parts, at, RWF_DONTCACHE) {
+                    Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => {
+                        rustix::io::pread(self.fd, &mut *bytes, at)
+                    }
+                    result => result,
+                }
+            } else {
+                rustix::io::pread(self.fd, &mut *bytes, at)
+            };
+            match result {
+                Err(Errno::INTR) => {}
+                result => return result.map_err(|e| Error::errno("read", e)),
+            }
+        }
+    }
+
+    fn write(&self, bytes: &[u8], at: u64) -> Result<usize> {
+        loop {
+            let result = if self.leave_nothing {
+                let parts = [std::io::IoSlice::new(bytes)];
+                match rustix::io::pwritev2(self.fd, &parts, at, RWF_DONTCACHE) {
+                    Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => {
+                        rustix::io::pwrite(self.fd, bytes, at)
+                    }
+                    result => result,
+                }
+            } else {
+                rustix::io::pwrite(self.fd, bytes, at)
+            };
+            match result {
+                Err(Errno::INTR) => {}
+                result => return result.map_err(|e| Error::errno("write", e)),
+            }
+        }
+    }
+
+    /// Drops what a transfer brought into the page cache, on kernels that did not do so themselves. Dirty pages stay
+    /// until they are written, which is the kernel's business.
+    fn forget(&self, op: Op, offset: u64, len: usize) {
+        if let Some(len) = std::num::NonZeroU64::new(len as u64) {
+            // Advice: a file system that does not know it has nothing to drop.
+            if op == Op::Write {
+                let _ = sys::start_writeback(self.fd, offset, len.get());
+            }
+            let _ = rustix::fs::fadvise(self.fd, offset, Some(len), rustix::fs::Advice::DontNeed);
+        }
     }
 }
 
@@ -155,99 +371,6 @@ fn host_copy(span: &Span<'_>, bytes: &mut [u8], op: Op) {
         Op::Read => unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), host, bytes.len()) },
         // SAFETY: as above, in the other direction.
         Op::Write => unsafe { std::ptr::copy_nonoverlapping(host, bytes.as_mut_ptr(), bytes.len()) },
-    }
-}
-
-/// What file offsets and lengths must be multiples of: 1 on ordinary descriptors.
-#[derive(Clone, Copy)]
-struct Align(usize);
-
-impl Align {
-    fn of(transfer: &Transfer<'_>, plain: PlainFd<'_>) -> Align {
-        if !plain.direct_only {
-            return Align(1);
-        }
-        let fallback = DirectAlign { mem: 4096, offset: 4096, read_offset: 4096 };
-        let align = transfer.file.direct_align().unwrap_or(fallback);
-        Align(match transfer.op {
-            Op::Read => align.read_offset,
-            Op::Write => align.offset,
-        } as usize)
-    }
-
-    fn check_write(self, transfer: &Transfer<'_>) -> Result<()> {
-        let align = self.0;
-        if transfer.file_offset.is_multiple_of(align as u64) && transfer.len().is_multiple_of(align) {
-            return Ok(());
-        }
-        Err(Error::os_because(
-            "write",
-            libc::EINVAL,
-            format!(
-                "only an O_DIRECT descriptor of the file could be had, and offset {} or size {} is no multiple of {align}",
-                transfer.file_offset,
-                transfer.len()
-            ),
-        ))
-    }
-}
-
-/// Reads the next piece of the file into the Block, from an aligned place at or before the offset. Where in the Block
-/// the wanted bytes begin, and how many there are.
-fn fill(
-    transfer: &Transfer<'_>,
-    fd: BorrowedFd<'_>,
-    align: Align,
-    block: &mut Block<'_>,
-) -> Result<(usize, usize)> {
-    let skip = (transfer.file_offset % align.0 as u64) as usize;
-    let room = block.bytes().len();
-    let want = (skip + transfer.len()).next_multiple_of(align.0).min(room);
-    let at = transfer.file_offset - skip as u64;
-    let got = loop {
-        match rustix::io::pread(fd, &mut block.bytes_mut()[..want], at) {
-            Ok(n) => break n,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(Error::errno("read", errno)),
-        }
-    };
-    Ok((skip, got.saturating_sub(skip).min(transfer.len())))
-}
-
-fn read_piece(
-    device: &Arc<dyn Device>,
-    transfer: &Transfer<'_>,
-    fd: BorrowedFd<'_>,
-    align: Align,
-    block: &mut Block<'_>,
-) -> Result<usize> {
-    let (skip, n) = fill(transfer, fd, align, block)?;
-    if n > 0 {
-        device.upload(&transfer.span.slice(0, n), &block.bytes()[skip..skip + n])?;
-    }
-    Ok(n)
-}
-
-fn write_piece(
-    device: &Arc<dyn Device>,
-    transfer: &Transfer<'_>,
-    fd: BorrowedFd<'_>,
-    block: &mut Block<'_>,
-) -> Result<usize> {
-    let n = transfer.len().min(block.bytes().len());
-    let bytes = &mut block.bytes_mut()[..n];
-    device.download(&transfer.span.slice(0, n), bytes)?;
-    drain(transfer, fd, bytes)
-}
-
-fn drain(transfer: &Transfer<'_>, fd: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize> {
-    loop {
-        match rustix::io::pwrite(fd, bytes, transfer.file_offset) {
-            Ok(0) => return Err(wrote_nothing()),
-            Ok(n) => return Ok(n),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(Error::errno("write", errno)),
-        }
     }
 }
 

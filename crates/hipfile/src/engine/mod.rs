@@ -4,8 +4,10 @@
 //! the behaviour suite, one section to `docs/engines.md`.
 
 mod bounce;
+mod chunks;
 mod null;
 mod p2p;
+mod uring;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use std::sync::Arc;
 use crate::block::BlockPool;
 use crate::config::Config;
 use crate::error::Error;
+use crate::pool::Helpers;
 use crate::reason::Reason;
 use crate::transfer::Transfer;
 
@@ -69,6 +72,8 @@ pub(crate) enum Stop {
     Failed(Error),
     /// The engine cannot go on at this place, and another should.
     Yielded(Reason),
+    /// The engine cannot go on at this place, or the file ends here: another, with the same standing, will know.
+    Short,
 }
 
 impl Outcome {
@@ -80,6 +85,10 @@ impl Outcome {
         Outcome { moved, stop: Stop::Failed(error) }
     }
 
+    pub(crate) fn short(moved: usize) -> Outcome {
+        Outcome { moved, stop: Stop::Short }
+    }
+
     pub(crate) fn yielded(moved: usize, reason: Reason) -> Outcome {
         Outcome { moved, stop: Stop::Yielded(reason) }
     }
@@ -89,6 +98,7 @@ impl Outcome {
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) blocks: Arc<BlockPool>,
+    pub(crate) helpers: Arc<Helpers>,
     pub(crate) config: Config,
 }
 
@@ -96,7 +106,7 @@ type Constructor = fn(&Parts) -> Box<dyn Engine>;
 
 /// Every engine, by name. The place in this list is the engine's index in counters.
 pub(crate) const ENGINES: &[(&str, Constructor)] =
-    &[("p2p", p2p::new), ("bounce", bounce::new), ("null", null::new)];
+    &[("p2p", p2p::new), ("uring", uring::new), ("bounce", bounce::new), ("null", null::new)];
 
 /// The engines' names, in order of their index.
 pub(crate) const NAMES: [&str; ENGINES.len()] = {
@@ -117,7 +127,11 @@ mod tests {
     fn the_list_agrees_with_configuration_and_counters() {
         assert_eq!(NAMES.as_slice(), crate::config::ENGINE_NAMES);
         assert!(ENGINES.len() <= crate::stats::MAX_ENGINES);
-        let parts = Parts { blocks: BlockPool::new(1 << 16, 1 << 16), config: Config::default() };
+        let parts = Parts {
+            blocks: BlockPool::new(1 << 16, 1 << 16),
+            helpers: Arc::new(Helpers::new(0)),
+            config: Config::default(),
+        };
         for (name, new) in ENGINES {
             assert_eq!(new(&parts).name(), *name);
         }

@@ -47,6 +47,8 @@ impl Engine for P2p {
         if file.appends() && transfer.op == Op::Write {
             return Err(Reason::Append);
         }
+        // The block stack under an emulated GPU is whatever the machine has; the emulation does not mind.
+        file.storage().direct(self.any_file_system, device.is_emulated())?;
         let align = file.direct_align().ok_or(Reason::NoDirectIo)?;
         if file.direct().is_none() {
             return Err(Reason::NoDirectIo);

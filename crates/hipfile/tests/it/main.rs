@@ -6,31 +6,53 @@
 
 mod support;
 
-/// One module of behaviours per row: which engines serve, and whether the model test meets faults.
-macro_rules! over_engines {
-    ($($row:ident: $engines:expr, $faults:expr;)*) => { $(
+/// One module per row of the model test, over every file system.
+macro_rules! over_file_systems {
+    ($($row:ident: $engines:expr, $change:expr;)*) => { $(
         mod $row {
-            use crate::support::{Storage, model};
+            use crate::support::{Storage, model, model::Row};
+            use hipfile::{Config, PageCache};
+            #[allow(unused, reason = "not every row names them")]
+            type Names = (Config, PageCache);
+            const ROW: Row = Row { engines: &$engines, change: $change };
             #[test]
-            fn here() { model::run(&$engines, $faults, Storage::here()); }
+            fn here() { model::run(&ROW, Storage::here()); }
             #[test]
-            fn on_ext4() { Storage::ext4(&[]).map(|s| model::run(&$engines, $faults, s)); }
+            fn on_ext4() { Storage::ext4(&[]).map(|s| model::run(&ROW, s)); }
             #[test]
-            fn on_xfs() { Storage::xfs().map(|s| model::run(&$engines, $faults, s)); }
+            fn on_xfs() { Storage::xfs().map(|s| model::run(&ROW, s)); }
             #[test]
-            fn on_tmpfs() { Storage::tmpfs().map(|s| model::run(&$engines, $faults, s)); }
+            fn on_tmpfs() { Storage::tmpfs().map(|s| model::run(&ROW, s)); }
         }
     )* };
 }
 
-over_engines! {
-    model_bounce: ["bounce"], false;
-    model_p2p: ["p2p", "bounce"], false;
-    model_p2p_with_faults: ["p2p", "bounce"], true;
+// What changes: engines, how the page cache is treated, how scarce staging memory is, what fails.
+over_file_systems! {
+    model_bounce: ["bounce"], |_| false;
+    model_p2p: ["p2p", "bounce"], |_| false;
+    model_p2p_with_faults: ["p2p", "uring", "bounce"], |_| true;
+    model_uring_auto: ["uring", "bounce"], |_| false;
+    model_uring_direct: ["uring", "bounce"], |c| { c.page_cache = PageCache::Direct; false };
+    model_uring_no_cache: ["uring", "bounce"], |c| { c.page_cache = PageCache::NoCache; false };
+    model_uring_one_block: ["uring", "bounce"], |c| {
+        c.page_cache = PageCache::Direct;
+        c.pool_len = c.block_len;
+        false
+    };
+    model_uring_two_blocks: ["uring", "bounce"], |c| { c.pool_len = 2 * c.block_len; false };
+    model_uring_refused: ["uring", "bounce"], |c| {
+        crate::support::refuse_io_uring();
+        c.page_cache = PageCache::Direct;
+        false
+    };
+    model_bounce_direct: ["bounce"], |c| { c.page_cache = PageCache::Direct; false };
+    model_bounce_no_cache: ["bounce"], |c| { c.page_cache = PageCache::NoCache; false };
 }
 
 mod suite {
     mod buffers;
+    mod coherence;
     mod direct;
     mod documents;
     mod faults;

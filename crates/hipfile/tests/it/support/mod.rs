@@ -34,6 +34,25 @@ pub(crate) fn operations(usual: usize) -> usize {
     std::env::var("HIPFILE_TEST_OPS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
 
+/// From here on this process gets no io_uring, as in a container with the usual seccomp profile.
+pub(crate) fn refuse_io_uring() {
+    const SETUP: u32 = libc::SYS_io_uring_setup as u32;
+    let step = |code, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let mut program = [
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, SETUP),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: plain numbers.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    // SAFETY: the filter and its program are valid for the call, which copies them.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) }, 0);
+    // SAFETY: a refused call changes nothing.
+    assert_eq!(unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, 0) }, -1);
+}
+
 /// A folder on some file system; a mount made for the test goes with it.
 #[derive(Debug)]
 pub(crate) struct Storage {

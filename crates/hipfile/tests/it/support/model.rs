@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use hip_emu::fault::{self, Fault, Rule, When};
 use hip_emu::function::Function;
-use hipfile::{Buffer, DevPtr, Driver, FileId, Result};
+use hipfile::{Buffer, Config, DevPtr, Driver, FileId, Result};
 
 use super::{Random, Storage, driver_with, operations};
 
@@ -34,9 +34,24 @@ struct World {
     may_fail: bool,
 }
 
-/// Runs the model over one set of engines on one file system.
-pub(crate) fn run(engines: &[&str], faults: bool, storage: Storage) {
-    let driver = driver_with(engines, |_| {});
+/// One way to serve the model test.
+pub(crate) struct Row {
+    pub(crate) engines: &'static [&'static str],
+    /// Changes the settings; whether the direct path meets faults.
+    pub(crate) change: fn(&mut Config) -> bool,
+}
+
+/// Runs the model over one row on one file system.
+pub(crate) fn run(row: &Row, storage: Storage) {
+    let mut faults = false;
+    let driver = driver_with(row.engines, |config| {
+        // Low, so that transfers of some hundred KiB meet every way.
+        config.direct_min = 20_000;
+        config.uring_min = 100_000;
+        config.parallel_min = 130_000;
+        config.io_threads = 3;
+        faults = (row.change)(config);
+    });
     let file = std::fs::File::options()
         .read(true)
         .write(true)
@@ -52,7 +67,7 @@ pub(crate) fn run(engines: &[&str], faults: bool, storage: Storage) {
     buffer.upload(0, &memory).expect("an upload");
     let disk = Vec::new();
     let mut world = World { driver, file, id, buffer, disk, memory, random, faults, may_fail: false };
-    let count = operations(5000);
+    let count = operations(3000);
     for step in 0..count {
         world.step(step);
         if step % 100 == 99 || step + 1 == count {

@@ -1,0 +1,300 @@
+//! Large staged transfers around the page cache: several pieces in flight in a ring, each copied to or from the GPU
+//! while the storage works on the others. Small ones, and buffered ones, are not its business.
+
+use std::cell::RefCell;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use io_uring::{IoUring, opcode, types};
+
+use super::chunks::{Chunk, Chunks, Prefix};
+use super::{Engine, Fit, Outcome, Parts};
+use crate::block::{Block, BlockPool};
+use crate::buffer::Place;
+use crate::device::Device;
+use crate::error::Error;
+use crate::op::Op;
+use crate::reason::Reason;
+use crate::sys;
+use crate::transfer::{Cache, Transfer};
+
+/// Entries of a ring; the queue depth is never more.
+const ENTRIES: u32 = 64;
+
+#[derive(Debug)]
+struct Uring {
+    blocks: Arc<BlockPool>,
+    min: usize,
+    depth: usize,
+    /// The kernel or a sandbox does not allow rings.
+    refused: AtomicBool,
+}
+
+pub(super) fn new(parts: &Parts) -> Box<dyn Engine> {
+    Box::new(Uring {
+        blocks: Arc::clone(&parts.blocks),
+        min: parts.config.uring_min,
+        depth: parts.config.queue_depth,
+        refused: AtomicBool::new(false),
+    })
+}
+
+thread_local! {
+    /// This thread's ring, with the count of forks it was made in: a child must not use its parent's.
+    static RING: RefCell<Option<(u32, IoUring)>> = const { RefCell::new(None) };
+}
+
+impl Engine for Uring {
+    fn name(&self) -> &'static str {
+        "uring"
+    }
+
+    fn fit(&self, transfer: &Transfer<'_>) -> Result<Fit, Reason> {
+        let staged = matches!(transfer.span.place(), Place::Device { .. });
+        let refused = self.refused.load(Ordering::Relaxed);
+        if !staged || refused || transfer.cache != Cache::Around || transfer.len() < self.min {
+            return Err(Reason::Refused);
+        }
+        Ok(Fit::whole(2, transfer))
+    }
+
+    fn run(&self, transfer: &Transfer<'_>) -> Outcome {
+        let Place::Device { device, .. } = transfer.span.place() else {
+            unreachable!("fit refuses other memory");
+        };
+        let Some((fd, align)) = transfer.file.staged_direct(transfer.op) else { return Outcome::short(0) };
+        let ran = RING.try_with(|cell| {
+            let mut cell = cell.try_borrow_mut().ok()?;
+            let ring = self.ring(&mut cell)?;
+            Some(self.carry(ring, transfer, device, fd, align))
+        });
+        // Without a ring another engine carries it.
+        ran.ok().flatten().unwrap_or_else(|| Outcome::short(0))
+    }
+}
+
+/// A Block and the piece that is in flight in it.
+struct Slot<'p> {
+    block: Block<'p>,
+    piece: Option<(usize, Chunk)>,
+}
+
+/// One transfer's requests in a ring.
+struct Flight<'a, 'p> {
+    ring: &'a mut IoUring,
+    fd: BorrowedFd<'a>,
+    op: Op,
+    slots: Vec<Slot<'p>>,
+    in_flight: usize,
+}
+
+impl Uring {
+    /// This thread's ring, made at first use; `None` when there can be none.
+    fn ring<'c>(&self, cell: &'c mut Option<(u32, IoUring)>) -> Option<&'c mut IoUring> {
+        let forks = sys::forks();
+        if cell.as_ref().is_none_or(|(made_in, _)| *made_in != forks) {
+            *cell = None;
+            // The thread that makes a ring is the only one that uses it, so completions may wait until it asks.
+            let made = IoUring::builder()
+                .setup_single_issuer()
+                .setup_defer_taskrun()
+                .build(ENTRIES)
+                .or_else(|_| IoUring::new(ENTRIES));
+            match made {
+                Ok(ring) => *cell = Some((forks, ring)),
+                Err(error) => {
+                    let lasting = [libc::ENOSYS, libc::EPERM, libc::EACCES];
+                    if error.raw_os_error().is_some_and(|errno| lasting.contains(&errno)) {
+                        self.refused.store(true, Ordering::Relaxed);
+                    }
+                    return None;
+                }
+            }
+        }
+        cell.as_mut().map(|(_, ring)| ring)
+    }
+
+    fn carry(
+        &self,
+        ring: &mut IoUring,
+        transfer: &Transfer<'_>,
+        device: &Arc<dyn Device>,
+        fd: BorrowedFd<'_>,
+        align: usize,
+    ) -> Outcome {
+        let chunks = Chunks::new(transfer, self.blocks.block_len(), align);
+        let first = match self.blocks.take() {
+            Ok(block) => block,
+            Err(errno) => return Outcome::failed(0, Error::os(transfer.op.name(), errno)),
+        };
+        // One more than the depth: while one piece is copied, the storage has its full queue. Only the first Block
+        // was waited for.
+        let most = (self.depth + 1).min(chunks.count());
+        let mut slots = vec![Slot { block: first, piece: None }];
+        slots.extend(
+            std::iter::from_fn(|| self.blocks.try_take())
+                .take(most - 1)
+                .map(|block| Slot { block, piece: None }),
+        );
+        let mut flight = Flight { ring, fd, op: transfer.op, slots, in_flight: 0 };
+        let prefix = Prefix::new();
+        match transfer.op {
+            Op::Read => flight.read(transfer, device, &chunks, &prefix, self.depth),
+            Op::Write => flight.write(transfer, device, &chunks, &prefix, self.depth),
+        }
+        prefix.outcome(&chunks)
+    }
+}
+
+impl Flight<'_, '_> {
+    fn free_slot(&self) -> Option<usize> {
+        self.slots.iter().position(|slot| slot.piece.is_none())
+    }
+
+    /// Starts a piece in a free slot.
+    fn start(&mut self, slot: usize, index: usize, chunk: Chunk) {
+        let Slot { block, piece } = &mut self.slots[slot];
+        *piece = Some((index, chunk));
+        let (fd, ask) = (types::Fd(self.fd.as_raw_fd()), chunk.ask as u32);
+        let entry = match self.op {
+            Op::Read => opcode::Read::new(fd, block.bytes_mut().as_mut_ptr(), ask).offset(chunk.at).build(),
+            Op::Write => opcode::Write::new(fd, block.bytes().as_ptr(), ask).offset(chunk.at).build(),
+        };
+        let entry = entry.user_data(slot as u64);
+        // SAFETY: the Block belongs to this flight, which reaps every request before it lets go of its slots; the
+        // descriptor is borrowed for as long.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        assert!(pushed.is_ok(), "a ring has room for every slot");
+        self.in_flight += 1;
+    }
+
+    /// Hands what was started to the kernel, and waits until something is finished if asked to.
+    fn submit(&self, wait: bool) {
+        loop {
+            match self.ring.submitter().submit_and_wait(usize::from(wait)) {
+                Ok(_) => return,
+                Err(error)
+                    if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
+                // Nothing else can be answered for a valid ring; its requests must not be abandoned.
+                Err(error) => panic!("io_uring_enter failed: {error}"),
+            }
+        }
+    }
+
+    /// One finished request: its slot and result.
+    fn finished(&mut self) -> Option<(usize, Result<usize, i32>)> {
+        let entry = self.ring.completion().next()?;
+        self.in_flight -= 1;
+        let result = usize::try_from(entry.result()).map_err(|_| -entry.result());
+        Some((entry.user_data() as usize, result))
+    }
+
+    fn read(
+        &mut self,
+        transfer: &Transfer<'_>,
+        device: &Arc<dyn Device>,
+        chunks: &Chunks,
+        prefix: &Prefix,
+        depth: usize,
+    ) {
+        let mut next = 0;
+        loop {
+            while self.in_flight < depth && next < chunks.count() && prefix.wants(next) {
+                let Some(slot) = self.free_slot() else { break };
+                self.start(slot, next, chunks.get(next));
+                next += 1;
+            }
+            if self.in_flight == 0 {
+                return;
+            }
+            self.submit(true);
+            while let Some((slot, result)) = self.finished() {
+                let Some((index, chunk)) = self.slots[slot].piece else { continue };
+                match result {
+                    Err(libc::EINTR | libc::EAGAIN) => {
+                        self.start(slot, index, chunk);
+                        continue;
+                    }
+                    Err(errno) => prefix.broke(index, 0, Some(Error::os("read", errno))),
+                    Ok(got) => {
+                        // The storage gets its next request before this thread is busy with the copy.
+                        if next < chunks.count()
+                            && prefix.wants(next)
+                            && let Some(free) = self.free_slot()
+                        {
+                            self.start(free, next, chunks.get(next));
+                            next += 1;
+                            self.submit(false);
+                        }
+                        let n = chunk.wanted(got);
+                        let bytes = &self.slots[slot].block.bytes()[chunk.skip..chunk.skip + n];
+                        let copied = match n {
+                            0 => Ok(()),
+                            _ => device.upload(&transfer.span.slice(chunk.offset, n), bytes),
+                        };
+                        match copied {
+                            Err(error) => prefix.broke(index, 0, Some(error)),
+                            Ok(()) if n < chunk.len => prefix.broke(index, n, None),
+                            Ok(()) => {}
+                        }
+                    }
+                }
+                self.slots[slot].piece = None;
+            }
+        }
+    }
+
+    fn write(
+        &mut self,
+        transfer: &Transfer<'_>,
+        device: &Arc<dyn Device>,
+        chunks: &Chunks,
+        prefix: &Prefix,
+        depth: usize,
+    ) {
+        let mut next = 0;
+        loop {
+            while self.in_flight < depth && next < chunks.count() && prefix.wants(next) {
+                let Some(slot) = self.free_slot() else { break };
+                let chunk = chunks.get(next);
+                let span = transfer.span.slice(chunk.offset, chunk.len);
+                match device.download(&span, &mut self.slots[slot].block.bytes_mut()[..chunk.len]) {
+                    Ok(()) => {
+                        self.start(slot, next, chunk);
+                        self.submit(false);
+                    }
+                    Err(error) => prefix.broke(next, 0, Some(error)),
+                }
+                next += 1;
+            }
+            if self.in_flight == 0 {
+                return;
+            }
+            self.submit(true);
+            while let Some((slot, result)) = self.finished() {
+                let Some((index, chunk)) = self.slots[slot].piece else { continue };
+                match result {
+                    Err(libc::EINTR | libc::EAGAIN) => {
+                        self.start(slot, index, chunk);
+                        continue;
+                    }
+                    Err(errno) => prefix.broke(index, 0, Some(Error::os("write", errno))),
+                    Ok(n) if n < chunk.len => prefix.broke(index, n, None),
+                    Ok(_) => {}
+                }
+                self.slots[slot].piece = None;
+            }
+        }
+    }
+}
+
+impl Drop for Flight<'_, '_> {
+    fn drop(&mut self) {
+        // The kernel may still write into the Blocks of a flight that ends by a panic.
+        while self.in_flight > 0 {
+            self.submit(true);
+            while self.finished().is_some() {}
+        }
+    }
+}

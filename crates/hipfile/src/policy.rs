@@ -1,0 +1,129 @@
+//! Through the page cache or around it: decided per range, by what is so. It decides; engines do.
+
+use std::os::fd::BorrowedFd;
+
+use crate::config::{Config, PageCache};
+use crate::op::Op;
+use crate::sys;
+use crate::transfer::{Cache, Transfer};
+
+/// Residency is asked for once per this many bytes, at three places.
+const WINDOW: usize = 4 << 20;
+const SAMPLE: u64 = 64 << 10;
+/// A run is at most this long: what was in the cache at its start may have left since.
+const LONGEST_RUN: usize = 256 << 20;
+
+/// How staged transfers treat the page cache, from the configuration.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Policy {
+    page_cache: PageCache,
+    direct_min: usize,
+}
+
+impl Policy {
+    pub(crate) fn new(config: &Config) -> Policy {
+        Policy { page_cache: config.page_cache, direct_min: config.direct_min }
+    }
+
+    /// How the start of a transfer is to be carried, and how many bytes of it alike; at least one.
+    pub(crate) fn next_run(&self, transfer: &Transfer<'_>) -> (Cache, usize) {
+        let (file, op, len) = (transfer.file, transfer.op, transfer.len());
+        let setting = file.page_cache().unwrap_or(self.page_cache);
+        if setting == PageCache::Buffered || (setting == PageCache::Auto && len < self.direct_min) {
+            return (Cache::Through, len);
+        }
+        let Some((_, align)) = file.staged_direct(op) else {
+            return (if setting == PageCache::Auto { Cache::Through } else { Cache::LeaveNothing }, len);
+        };
+        // What lies behind the end of the file is not asked for: an O_DIRECT read across it can meet blocks that are
+        // not allocated yet, which xfs answers with EIO. A plain read says where the end is.
+        let len = match (op, file.size()) {
+            (Op::Read, Some(size)) if size <= transfer.file_offset => return (Cache::Through, len),
+            (Op::Read, Some(size)) => len.min(usize::try_from(size - transfer.file_offset).unwrap_or(len)),
+            _ => len,
+        };
+        match op {
+            Op::Read if setting == PageCache::Auto => {
+                if file.storage().prefers_buffered() {
+                    return (Cache::Through, len);
+                }
+                resident_run(transfer, len)
+            }
+            // The superset of an unaligned range is read: cheaper than its ends apart.
+            Op::Read => (Cache::Around, len),
+            Op::Write => {
+                if setting == PageCache::Auto && file.storage().prefers_buffered() {
+                    return (Cache::Through, len);
+                }
+                write_run(transfer.file_offset, len, align, setting)
+            }
+        }
+    }
+}
+
+/// The next piece of a write: ragged ends go through the cache, so that no neighbour's byte is ever written back.
+fn write_run(offset: u64, len: usize, align: usize, setting: PageCache) -> (Cache, usize) {
+    let ends = if setting == PageCache::NoCache { Cache::LeaveNothing } else { Cache::Through };
+    let head = (offset.next_multiple_of(align as u64) - offset) as usize;
+    if head >= len {
+        return (ends, len);
+    }
+    if head > 0 {
+        return (ends, head);
+    }
+    match len - len % align {
+        0 => (ends, len),
+        body => (Cache::Around, body),
+    }
+}
+
+/// Reads: the longest start of the transfer that is alike in or out of the cache, by samples.
+fn resident_run(transfer: &Transfer<'_>, len: usize) -> (Cache, usize) {
+    let Ok(plain) = transfer.file.plain("read") else { return (Cache::Through, len) };
+    let resident = |at: usize| is_resident(plain.fd, transfer.file_offset + at as u64, WINDOW.min(len - at));
+    let first = resident(0);
+    let limit = len.min(LONGEST_RUN);
+    let mut end = WINDOW;
+    while end < limit && resident(end) == first {
+        end += WINDOW;
+    }
+    // A short last window goes with what is before it.
+    let run = if end + WINDOW / 2 > len { len } else { end };
+    (if first { Cache::Through } else { Cache::Around }, run)
+}
+
+/// Whether most of a window is in the page cache.
+fn is_resident(fd: BorrowedFd<'_>, offset: u64, len: usize) -> bool {
+    let len = len as u64;
+    let sample = SAMPLE.min(len);
+    let places = [offset, offset + (len - sample) / 2, offset + len - sample];
+    let (mut cached, mut asked) = (0, 0);
+    for place in places {
+        match sys::cachestat(fd, place, sample) {
+            Ok(stat) => {
+                cached += stat.cached;
+                asked += sample.div_ceil(4096);
+            }
+            // Not ours to ask (neither owner nor writer), or an older kernel: try to read without waiting.
+            Err(_) => return sys::readable_now(fd, offset + len / 2).unwrap_or(false),
+        }
+    }
+    cached * 2 > asked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_are_cut_at_whole_pages() {
+        let cut = |offset, len| write_run(offset, len, 4096, PageCache::Auto);
+        assert_eq!(cut(0, 8192), (Cache::Around, 8192));
+        assert_eq!(cut(0, 8193), (Cache::Around, 8192));
+        assert_eq!(cut(8192, 1), (Cache::Through, 1));
+        assert_eq!(cut(1, 8192), (Cache::Through, 4095));
+        assert_eq!(cut(1, 100), (Cache::Through, 100));
+        assert_eq!(cut(4095, 1), (Cache::Through, 1));
+        assert_eq!(write_run(1, 100, 4096, PageCache::NoCache), (Cache::LeaveNothing, 100));
+    }
+}
