@@ -202,7 +202,19 @@ fn examples() -> Result<(), String> {
     let staged = dist.join("share/doc/hipfile/examples");
     cmd("cp").arg("-R").arg(staged.join(".")).arg(&dir).run()?;
     let hipfile = format!("HIPFILE={}", dist.display());
-    cmd("make").arg("-C").arg(&dir).arg(hipfile).arg("CFLAGS=-O2 -g -Wall -Wextra -Werror").arg("check").run()
+    cmd("make")
+        .arg("-C")
+        .arg(&dir)
+        .arg(hipfile)
+        .arg("CFLAGS=-O2 -g -Wall -Wextra -Werror")
+        .arg("check")
+        .run()?;
+    cargo()
+        .env("HIPFILE_DEVICE", "emulated")
+        .words("run --locked --release --package hipfile --example roundtrip --")
+        .arg(dir.join("created"))
+        .arg(dir.join("copied"))
+        .run()
 }
 
 #[cfg(test)]
