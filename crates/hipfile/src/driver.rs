@@ -14,6 +14,7 @@ use crate::file::FileRecord;
 use crate::op::Op;
 use crate::pool::Helpers;
 use crate::rangemap::{RangeMap, Ranged, Removal, View};
+use crate::reason::Reason;
 use crate::registry::Registry;
 use crate::route::Router;
 use crate::stats::{Counters, Stats};
@@ -347,6 +348,11 @@ fn sync(transfer: &Transfer<'_>) -> Result<()> {
 }
 
 impl Inner {
+    /// What would carry a transfer, and why it would be staged.
+    pub(crate) fn verdict(&self, transfer: &Transfer<'_>) -> (&'static str, Option<Reason>) {
+        self.router.verdict(transfer)
+    }
+
     /// The place of a registration of exactly this address.
     pub(crate) fn place_of(&self, ptr: DevPtr) -> Option<Place> {
         self.buffers.view().exact(ptr.0).map(|record| record.place().clone())

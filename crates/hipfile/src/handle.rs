@@ -2,17 +2,13 @@
 
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 
 use crate::buffer::{BufferRecord, DevPtr, Place};
 use crate::config::PageCache;
 use crate::driver::{Driver, FileId};
-use crate::engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::file::{DirectAlign, FileType};
+use crate::info::FileInfo;
 use crate::rangemap::Ranged;
-use crate::stats::Stats;
-use crate::storage::StorageFacts;
 
 /// A registered file that owns its descriptor. Deregistered and closed when dropped.
 #[derive(Debug)]
@@ -20,26 +16,6 @@ pub struct File {
     driver: Driver,
     id: FileId,
     fd: Option<OwnedFd>,
-}
-
-/// What is known about a registered file.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct FileInfo {
-    /// Where it is, if it has a name the process can see.
-    pub path: Option<PathBuf>,
-    /// What it is.
-    pub file_type: FileType,
-    /// The file system's type, where the mount table shows it.
-    pub file_system: Option<String>,
-    /// What lies under it: file system, mount and block devices.
-    pub storage: StorageFacts,
-    /// Alignments of direct I/O, where the file has it.
-    pub direct_align: Option<DirectAlign>,
-    /// Descriptors the library opened for it: 0 to 2.
-    pub private_descriptors: usize,
-    /// What moved, by engine.
-    pub stats: Stats,
 }
 
 impl File {
@@ -97,19 +73,7 @@ impl File {
     /// # Errors
     /// `HandleNotRegistered` after the driver was closed.
     pub fn info(&self) -> Result<FileInfo> {
-        let record = self
-            .driver
-            .file_record(self.id)
-            .ok_or_else(|| Error::new(ErrorKind::HandleNotRegistered, "describe file"))?;
-        Ok(FileInfo {
-            path: record.path(),
-            file_type: record.file_type(),
-            file_system: Some(record.storage().fs_type.clone()),
-            storage: record.storage().clone(),
-            direct_align: record.direct_align(),
-            private_descriptors: record.private_descriptors(),
-            stats: record.counters.sum(&engine::NAMES),
-        })
+        self.driver.file_info(self.id)
     }
 }
 

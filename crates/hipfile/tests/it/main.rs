@@ -3,6 +3,8 @@
 //! The emulated GPU and the driver's settings are process-wide, so the suite relies on a runner that gives each test a
 //! process of its own (cargo-nextest).
 #![allow(clippy::disallowed_methods, reason = "tests read and set the environment")]
+#![allow(clippy::unwrap_used, reason = "a test's unwrap is an assertion")]
+#![allow(clippy::print_stderr, reason = "seeds and skips are said")]
 
 mod support;
 

@@ -9,7 +9,7 @@ fn registration_answers_in_the_documented_order() {
     let driver = driver();
     let buffer = Buffer::alloc(&driver, 0, 8192).unwrap();
     let base = buffer.ptr().0;
-    // SAFETY (all registrations here): the memory outlives them, and nothing is transferred.
+    // SAFETY: the memory outlives them, and nothing is transferred.
     let register = |ptr, len| unsafe { driver.register_buffer(DevPtr(ptr), len, 0) }.map_err(|e| e.kind());
     assert_eq!(register(base, 8192), Err(ErrorKind::MemoryAlreadyRegistered));
     assert_eq!(register(0, 10), Err(ErrorKind::InvalidValue));
@@ -50,7 +50,7 @@ fn an_unregistered_pointer_has_the_bounds_of_its_allocation() {
     let buffer = Buffer::alloc(&driver, 0, 8192).unwrap();
     driver.deregister_buffer(buffer.ptr()).unwrap();
     let at = DevPtr(buffer.ptr().0 + 4096);
-    // SAFETY (both): the ranges lie inside the allocation, or are refused.
+    // SAFETY: the ranges lie inside the allocation, or are refused.
     assert_eq!(unsafe { driver.read(file.id(), at, 4096, 0, 0) }.unwrap(), 4096);
     // SAFETY: as above.
     let beyond = unsafe { driver.read(file.id(), at, 8192, 0, 0) };
@@ -142,6 +142,7 @@ fn a_buffer_in_use_is_not_deregistered_under_the_transfer() {
         let reader = scope.spawn(|| {
             // SAFETY: the buffer outlives the scope.
             (0..200)
+                // SAFETY: the memory outlives the call, or the call is refused before it is touched.
                 .map(|_| unsafe { driver.read(id, ptr, 1 << 20, 0, 0) })
                 .all(|n| n.is_ok_and(|n| n == 1 << 20))
         });

@@ -32,8 +32,9 @@ fn mix(storage: Storage) {
     };
     assert_ne!(map, libc::MAP_FAILED);
     let mapped = |at: usize, len: usize| -> Vec<u8> {
-        // SAFETY: the range lies inside the mapping; the volatile reads see whatever the file holds.
-        (at..at + len).map(|i| unsafe { map.cast::<u8>().add(i).read_volatile() }).collect()
+        let byte = |i: usize| map.cast::<u8>().wrapping_add(i);
+        // SAFETY: the byte lies inside the mapping; a volatile read sees whatever the file holds now.
+        (at..at + len).map(|i| unsafe { byte(i).read_volatile() }).collect()
     };
     let file = File::register(&driver, plain.try_clone().unwrap()).unwrap();
     let mut buffer = Buffer::alloc(&driver, 0, SIZE).unwrap();

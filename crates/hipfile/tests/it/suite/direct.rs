@@ -18,7 +18,7 @@ struct Bench {
 fn bench(size: usize, fallback: Fallback) -> Option<Bench> {
     let storage = Storage::ext4(&[])?;
     let driver = driver_with(&["p2p", "bounce"], |c| c.fallback = fallback);
-    let content: Vec<u8> = (0..size).map(|n| (n / 3 ^ n >> 9) as u8).collect();
+    let content: Vec<u8> = (0..size).map(|n| ((n / 3) ^ (n >> 9)) as u8).collect();
     std::fs::write(storage.path("f"), &content).unwrap();
     let open = std::fs::File::options().read(true).write(true).open(storage.path("f")).unwrap();
     let file = File::register(&driver, open).unwrap();

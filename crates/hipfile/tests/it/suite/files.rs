@@ -85,7 +85,7 @@ fn behaviour_21_an_old_handle_never_reaches_the_new_file() {
     for used_before in [false, true] {
         let a = std::fs::File::open(storage.path("a")).unwrap().into_raw_fd();
         let old = driver.register_file(a).unwrap();
-        // SAFETY (all reads here): the buffer outlives them.
+        // SAFETY: the buffer outlives them.
         let read = |id, buffer: &mut Buffer| unsafe { driver.read(id, buffer.ptr(), 4, 0, 0) };
         if used_before {
             assert_eq!(read(old, &mut buffer).unwrap(), 4);

@@ -1,0 +1,81 @@
+//! What is known about a registered file, put together for people and tools. It gathers; it decides nothing.
+
+use std::path::PathBuf;
+
+use crate::buffer::{BufferRecord, Place};
+use crate::config::PageCache;
+use crate::device::Devices;
+use crate::driver::{Driver, FileId};
+use crate::engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::file::{DirectAlign, FileType};
+use crate::op::Op;
+use crate::reason::Reason;
+use crate::stats::Stats;
+use crate::storage::StorageFacts;
+use crate::transfer;
+
+/// What is known about a registered file.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FileInfo {
+    /// Where it is, if it has a name the process can see.
+    pub path: Option<PathBuf>,
+    /// What it is.
+    pub file_type: FileType,
+    /// The file system's type, where the mount table shows it.
+    pub file_system: Option<String>,
+    /// What lies under it: file system, mount and block devices.
+    pub storage: StorageFacts,
+    /// Alignments of direct I/O, where the file has it.
+    pub direct_align: Option<DirectAlign>,
+    /// Descriptors the library opened for it: 0 to 2.
+    pub private_descriptors: usize,
+    /// The engine an aligned read of 1 MiB into GPU memory would start with now, by the very choice that a real one
+    /// meets; of the staging engines, the one for data that is or is not in the page cache now.
+    pub engine: &'static str,
+    /// Why that engine stages; `None` when it is direct.
+    pub reason: Option<Reason>,
+    /// The page cache setting in force.
+    pub page_cache: PageCache,
+    /// What moved, by engine, and why it was staged.
+    pub stats: Stats,
+}
+
+/// An address for a transfer that is only asked about: no memory lies there, and any alignment is met.
+const NOWHERE: usize = 1 << 46;
+const ASKED: usize = 1 << 20;
+
+impl Driver {
+    /// What is known about a registered file. Loads the GPU runtime, for the answer depends on it.
+    ///
+    /// # Errors
+    /// `HandleNotRegistered`.
+    pub fn file_info(&self, id: FileId) -> Result<FileInfo> {
+        let record = self
+            .file_record(id)
+            .ok_or_else(|| Error::new(ErrorKind::HandleNotRegistered, "describe file"))?;
+        let (engine, reason) = match self.inner.devices().serving().first() {
+            None => ("bounce", Some(Reason::NoRuntime)),
+            Some(device) => {
+                // SAFETY: no transfer is made of it, so the range is never accessed.
+                let nowhere = unsafe { BufferRecord::new(NOWHERE, ASKED, Devices::place_of(device, 0)) };
+                let asked = transfer::check(Op::Read, &record, &nowhere, NOWHERE, ASKED, 0, 0)?;
+                debug_assert!(matches!(asked.span.place(), Place::Device { .. }));
+                self.inner.verdict(&asked)
+            }
+        };
+        Ok(FileInfo {
+            path: record.path(),
+            file_type: record.file_type(),
+            file_system: record.storage().mount.as_ref().map(|m| m.fs_type.clone()),
+            storage: record.storage().clone(),
+            direct_align: record.direct_align(),
+            private_descriptors: record.private_descriptors(),
+            engine,
+            reason,
+            page_cache: record.page_cache().unwrap_or(self.config().page_cache),
+            stats: record.counters.sum(&engine::NAMES),
+        })
+    }
+}
