@@ -6,18 +6,26 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 
+use crate::sys;
+
 /// Huge pages halve the number of segments a direct transfer needs, so slabs are multiples of one.
 const HUGE_PAGE: usize = 2 << 20;
 /// Memory is taken from the system in slabs of about this size.
 const SLAB: usize = 4 << 20;
 const MAX_SLABS: usize = 1024;
 
-/// Makes a range fast to copy from and to; failing to is no error, only slower.
-pub(crate) type Pin = Box<dyn Fn(*mut u8, usize) + Send + Sync>;
+/// Makes a range fast to copy from and to for one runtime; failing to is no error, only slower.
+pub(crate) struct Pin {
+    /// The runtime's name. Memory that it has pinned once is not pinned for it again.
+    pub(crate) runtime: &'static str,
+    pub(crate) pin: Box<dyn Fn(*mut u8, usize) + Send + Sync>,
+}
 
 struct Slab {
     start: NonNull<u8>,
     len: usize,
+    /// The runtimes that had pinned it when this pool got it.
+    pinned: Vec<&'static str>,
     /// One bit per free Block.
     free: AtomicU64,
 }
@@ -36,6 +44,8 @@ pub(crate) struct BlockPool {
     waiting: AtomicUsize,
     slow: Mutex<Slow>,
     returned: Condvar,
+    /// As `sys::forks` said when the pool was made.
+    forks: u32,
 }
 
 #[derive(Default)]
@@ -83,6 +93,7 @@ impl BlockPool {
             waiting: AtomicUsize::new(0),
             slow: Mutex::new(Slow::default()),
             returned: Condvar::new(),
+            forks: sys::forks(),
         })
     }
 
@@ -95,7 +106,7 @@ impl BlockPool {
     pub(crate) fn pin_with(&self, pin: Pin) {
         let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
         for slab in self.slabs.iter().filter_map(OnceLock::get) {
-            pin(slab.start.as_ptr(), slab.len);
+            slab.pin(&pin);
         }
         slow.pins.push(pin);
     }
@@ -183,12 +194,13 @@ impl BlockPool {
     fn grow(&self, slow: &mut Slow) -> Result<(), i32> {
         let blocks = self.per_slab.min(self.max_blocks - slow.slabs * self.per_slab);
         let len = blocks * self.block_len;
-        let start = map(len)?;
-        for pin in &slow.pins {
-            pin(start.as_ptr(), len);
-        }
+        let (start, pinned) = match left::take(len) {
+            Some(left) => left,
+            None => (map(len)?, Vec::new()),
+        };
         let free = if blocks == 64 { u64::MAX } else { (1 << blocks) - 1 };
-        let slab = Slab { start, len, free: AtomicU64::new(free) };
+        let slab = Slab { start, len, pinned, free: AtomicU64::new(free) };
+        slow.pins.iter().for_each(|pin| slab.pin(pin));
         if self.slabs[slow.slabs].set(slab).is_err() {
             unreachable!("slabs are set in order, under the lock");
         }
@@ -203,30 +215,82 @@ impl BlockPool {
     }
 }
 
+impl Slab {
+    fn pin(&self, pin: &Pin) {
+        if !self.pinned.contains(&pin.runtime) {
+            (pin.pin)(self.start.as_ptr(), self.len);
+        }
+    }
+}
+
 impl Drop for BlockPool {
     fn drop(&mut self) {
-        // Pinned memory must not be unmapped under the runtime, and no runtime may be called from a destructor that can
-        // run at exit: what was pinned stays mapped.
+        // A fork does not inherit the memory. Whatever is at its place there is not ours.
+        if sys::forks() != self.forks {
+            return;
+        }
         let slow = self.slow.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if slow.pins.is_empty() {
-            for slab in self.slabs.iter().filter_map(OnceLock::get) {
-                // SAFETY: the pool mapped the range and every Block is back, since Blocks borrow the pool.
+        for slab in self.slabs.iter_mut().filter_map(OnceLock::take) {
+            let mut pinned = slab.pinned;
+            let new: Vec<_> =
+                slow.pins.iter().map(|pin| pin.runtime).filter(|r| !pinned.contains(r)).collect();
+            pinned.extend(new);
+            if pinned.is_empty() {
+                // SAFETY: the pool owns the range and every Block is back, since Blocks borrow the pool.
                 unsafe { libc::munmap(slab.start.as_ptr().cast(), slab.len) };
+            } else {
+                left::leave(slab.start, slab.len, pinned);
             }
         }
+    }
+}
+
+/// Pinned memory of pools that are gone. It must not be unmapped under the runtime, and the runtime must not be asked to
+/// unpin it, because the pool's destructor may run at exit. So it waits here for the next pool; a process that opens and
+/// closes drivers in turn goes on with the same memory.
+mod left {
+    use super::{Mutex, NonNull, sys};
+
+    struct Left {
+        start: NonNull<u8>,
+        len: usize,
+        pinned: Vec<&'static str>,
+        /// The memory is not inherited by a fork, so it is of use in the process only that made it.
+        forks: u32,
+    }
+
+    // SAFETY: plain memory, which belongs to whoever takes it from the list.
+    unsafe impl Send for Left {}
+
+    /// Its lock is only tried: in the child of a fork it may be held by a thread that does not exist there.
+    static LEFT: Mutex<Vec<Left>> = Mutex::new(Vec::new());
+
+    pub(super) fn leave(start: NonNull<u8>, len: usize, pinned: Vec<&'static str>) {
+        if let Ok(mut list) = LEFT.try_lock() {
+            list.push(Left { start, len, pinned, forks: sys::forks() });
+        }
+    }
+
+    /// Memory of exactly that length, and the runtimes that have pinned it. It is not zeroed.
+    pub(super) fn take(len: usize) -> Option<(NonNull<u8>, Vec<&'static str>)> {
+        let forks = sys::forks();
+        let mut list = LEFT.try_lock().ok()?;
+        let at = list.iter().position(|left| left.len == len && left.forks == forks)?;
+        let left = list.swap_remove(at);
+        Some((left.start, left.pinned))
     }
 }
 
 impl Block<'_> {
     /// The Block's bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the Block owns these bytes, which mmap zeroed, until it is dropped.
+        // SAFETY: the Block owns these bytes, all initialised, until it is dropped.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.pool.block_len) }
     }
 
     /// The Block's bytes, to be filled.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the Block owns these bytes, which mmap zeroed, until it is dropped, and is borrowed exclusively.
+        // SAFETY: the Block owns these bytes, all initialised, until it is dropped, and is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.pool.block_len) }
     }
 }
@@ -260,7 +324,7 @@ fn map(len: usize) -> Result<NonNull<u8>, i32> {
         )
     };
     if mapped == libc::MAP_FAILED {
-        return Err(crate::sys::last_errno());
+        return Err(sys::last_errno());
     }
     let before = if slack == 0 { 0 } else { mapped.addr().wrapping_neg() % HUGE_PAGE };
     let start = mapped.wrapping_byte_add(before);
@@ -344,10 +408,39 @@ mod tests {
         let pinned = Arc::new(Mutex::new(0));
         let one = pool.take().unwrap();
         let seen = Arc::clone(&pinned);
-        pool.pin_with(Box::new(move |_, len| *seen.lock().unwrap() += len));
+        pool.pin_with(counting(move |len| *seen.lock().unwrap() += len, "pins_what_is_there"));
         assert_eq!(*pinned.lock().unwrap(), 4 << 20);
         let two = pool.take().unwrap();
         assert_eq!(*pinned.lock().unwrap(), 8 << 20);
         drop((one, two));
+    }
+
+    fn counting(count: impl Fn(usize) + Send + Sync + 'static, runtime: &'static str) -> Pin {
+        Pin { runtime, pin: Box::new(move |_, len| count(len)) }
+    }
+
+    #[test]
+    fn pinned_memory_goes_to_the_next_pool() {
+        // A length that no other test uses: they run beside this one.
+        const LEN: usize = 5 << 20;
+        let times = Arc::new(AtomicUsize::new(0));
+        let mut starts = Vec::new();
+        for _ in 0..5 {
+            let pool = BlockPool::new(LEN, LEN);
+            let seen = Arc::clone(&times);
+            let count = move |_| {
+                seen.fetch_add(1, Ordering::Relaxed);
+            };
+            pool.pin_with(counting(count, "next_pool"));
+            starts.push(pool.take().unwrap().start);
+        }
+        assert!(starts.iter().all(|start| *start == starts[0]));
+        assert_eq!(times.load(Ordering::Relaxed), 1);
+
+        // A pool that pins nothing must not unmap what is pinned.
+        let pool = BlockPool::new(LEN, LEN);
+        assert_eq!(pool.take().unwrap().start, starts[0]);
+        drop(pool);
+        assert_eq!(left::take(LEN).unwrap(), (starts[0], vec!["next_pool"]));
     }
 }

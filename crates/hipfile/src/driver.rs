@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::block::BlockPool;
+use crate::block::{BlockPool, Pin};
 use crate::buffer::{BufferRecord, DevPtr, Place};
 use crate::config::{Config, PageCache, WriteSync};
 use crate::device::{DeviceInfo, Devices, MemoryKind};
@@ -365,7 +365,9 @@ impl Inner {
             for device in devices.serving() {
                 let device = Arc::clone(device);
                 // Unpinned memory works too, only slower: a refusal is not passed on.
-                self.blocks.pin_with(Box::new(move |start, len| drop(device.pin(start, len))));
+                let runtime = device.name();
+                let pin = Box::new(move |start, len| drop(device.pin(start, len)));
+                self.blocks.pin_with(Pin { runtime, pin });
             }
             devices
         })
