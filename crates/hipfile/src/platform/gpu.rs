@@ -80,7 +80,7 @@ fn describe(
     })
 }
 
-/// From lines `74A1,	00,	AMD Instinct MI300X`: device, revision, name.
+/// From lines `74A1, 00, AMD Instinct MI300X`: device, revision, name.
 fn amd_name(device: &PciDevice, names: &str) -> Option<String> {
     let hex = |text: &str| u32::from_str_radix(text.trim(), 16).ok();
     names.lines().find_map(|line| {
