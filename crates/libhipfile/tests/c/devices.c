@@ -59,7 +59,7 @@ static void behaviour_57_pair(int on, int with)
     KEEPS_DEVICE(CHECK_IO(hipFileRead(file, buffer, LEN + 1, 0, 0), -hipFileInvalidValue));
     KEEPS_DEVICE(CHECK_IO(hipFileRead(file, host, 1, 0, 0), -hipFileHipMemoryTypeInvalid));
     KEEPS_DEVICE(CHECK_ERRNO(hipFileWrite(file, buffer, 1, -1, 0), EINVAL));
-    KEEPS_DEVICE(CHECK_ERRNO(hipFileWrite(file, buffer, 1, INT64_MAX, 0), EFBIG));
+    KEEPS_DEVICE(CHECK_EQ(hipFileWrite(file, buffer, 1, INT64_MAX, 0), -1));
     KEEPS_DEVICE(CHECK_OK(hipFileBufDeregister(buffer)));
 }
 

@@ -76,7 +76,7 @@ static void read_own(int i)
     pattern(expected, sizeof expected, (uint64_t)i);
     for (int round = 0; round < 4; round++) {
         dev_poison(device + i * 4096, 4096);
-        CHECK_IO(hipFileRead(handles[i], device, 4096, 0, i * 4096), 4096);
+        CHECK_IO(hipFileRead(handles[i], device + i * 4096, 4096, 0, 0), 4096);
         CHECK_DEVICE(device + i * 4096, expected, 4096);
         CHECK_IO(hipFileWrite(handles[i], device + i * 4096, 1001, 4096, 0), 1001);
     }

@@ -1,0 +1,190 @@
+//! The C interface, tested by C: each program of `tests/c` and `examples/c` is compiled against the staged tree and run
+//! as a process, plainly, under valgrind and with gcc's address sanitizer. What is checked stands in the programs; here
+//! stands how they are run.
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "tests read the environment of the build")]
+
+mod harness;
+
+use std::path::Path;
+
+use harness::{Program, Variant};
+
+/// Tests that run a program in one way.
+macro_rules! plainly {
+    ($($name:ident: $program:expr;)*) => {
+        $(#[test] fn $name() { $program.run(Variant::Plain); })*
+    };
+}
+
+/// Tests that run a program in all three ways: `name`, `valgrind::name` and `asan::name`.
+macro_rules! three_ways {
+    ($($name:ident: $program:expr;)*) => {
+        $(#[test] fn $name() { $program.run(Variant::Plain); })*
+        mod valgrind {
+            use super::*;
+            $(#[test] fn $name() { $program.run(Variant::Valgrind); })*
+        }
+        mod asan {
+            use super::*;
+            $(#[test] fn $name() { $program.run(Variant::Asan); })*
+        }
+    };
+}
+
+/// Tests that compile and run an example as C and as C++.
+macro_rules! examples {
+    ($($name:ident: $program:expr;)*) => {
+        mod example {
+            use super::*;
+            $(#[test] fn $name() { $program.run(Variant::Plain); })*
+        }
+        mod example_cpp {
+            use super::*;
+            $(#[test] fn $name() { $program.run(Variant::Cpp); })*
+        }
+        mod example_valgrind {
+            use super::*;
+            $(#[test] fn $name() { $program.run(Variant::Valgrind); })*
+        }
+        mod example_asan {
+            use super::*;
+            $(#[test] fn $name() { $program.run(Variant::Asan); })*
+        }
+    };
+}
+
+fn devices(count: &str) -> Program {
+    Program::test("devices").arg(count).env("HIP_EMU_DEVICES", count).env("HIP_EMU_MEMORY", "64M")
+}
+
+fn threads(mode: &str) -> Program {
+    Program::test("threads").arg(mode)
+}
+
+/// Exit status 42 is the program's own choice.
+fn exit(mode: &str) -> Program {
+    Program::test("exit").arg(mode).ends_with(42)
+}
+
+fn hip_errors(mode: &str, fault: &str) -> Program {
+    Program::test("hip_errors").arg(mode).env("HIP_EMU_FAULT", fault)
+}
+
+three_ways! {
+    behaviour_87_errors: Program::test("errors");
+    driver: Program::test("driver");
+    handles: Program::test("handles");
+    reopen_refused: Program::test("reopen_refused");
+    buffers: Program::test("buffers");
+    io: Program::test("io");
+    io_staged: Program::test("io").env("HIPFILE_FORCE_COMPAT_MODE", "true");
+    io_direct_on_any_file_system: Program::test("io")
+        .env("HIP_EMU_KNOWN_FS", "all")
+        .env("HIPFILE_UNSUPPORTED_FILE_SYSTEMS", "true");
+    io_checks: Program::test("io_checks");
+    behaviour_88_last_error: Program::test("last_error");
+    stubs: Program::test("stubs");
+    threads_files: threads("files");
+    threads_buffers: threads("buffers");
+    threads_mixed: threads("mixed");
+    threads_fresh: threads("fresh");
+    threads_counting: threads("counting");
+    threads_closing: threads("closing");
+    threads_same: threads("same");
+    threads_disjoint: threads("disjoint");
+    devices_2: devices("2");
+    devices_8: devices("8");
+    behaviour_46_exit_from_main: exit("main");
+    behaviour_46_exit_in_a_thread: exit("exit");
+    behaviour_46_exit_at_once: exit("_exit");
+    behaviour_46_exit_quick: exit("quick_exit");
+    behaviour_46_exit_handler: exit("atexit");
+    dlopen_use: Program::test("dlopen").arg("use").finds_libraries();
+    behaviour_53_dlopen_cycle: Program::test("dlopen").arg("cycle").finds_libraries();
+    no_runtime: Program::test("no_runtime").arg("none").without_runtime();
+    no_runtime_but_a_text_file: Program::test("no_runtime").arg("bad").without_runtime()
+        .env("HIPFILE_HIP_LIBRARY", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
+    hip_knows_no_pointer: hip_errors("unknown", "hipPointerGetAttributes:1+:hipErrorInvalidValue");
+    hip_fails_on_pointers: hip_errors("attributes", "hipPointerGetAttributes:1+:hipErrorUnknown");
+    hip_finds_no_allocation: hip_errors("no_range", "hipMemGetAddressRange:1+:hipErrorNotFound");
+    hip_fails_on_allocations: hip_errors("range", "hipMemGetAddressRange:1+:hipErrorLaunchFailure");
+    hip_fails_to_copy: hip_errors("copy", "hipMemcpy:1:hipErrorLaunchFailure").env("HIPFILE_FORCE_COMPAT_MODE", "true");
+    hip_has_no_device: Program::test("hip_errors").arg("no_device").env("HIP_EMU_DEVICES", "0");
+    // More device memory than the others; the file is sparse.
+    behaviour_10_big: Program::test("big").env("HIP_EMU_MEMORY", "4G");
+}
+
+plainly! {
+    // Breaks the rules on purpose, so a tool that watches for broken rules would object.
+    strictness: Program::test("strictness");
+}
+
+examples! {
+    get_version: Program::example("get_version");
+    bufregister_write: Program::example("bufregister_write").arg("out");
+    no_bufregister_write: Program::example("no_bufregister_write").arg("out");
+    no_odirect_write: Program::example("no_odirect_write").arg("out");
+    iterative_read: Program::example("iterative_read").arg("input").input(3_000_001);
+    devmem_offset_read: Program::example("devmem_offset_read").arg("input").input(3_000_001);
+    subregion_write: Program::example("subregion_write").arg("out");
+    roundtrip_verify: Program::example("roundtrip_verify").arg("created").arg("copied");
+    error_handling: Program::example("error_handling").arg("out");
+}
+
+/// A tool that finds nothing proves something only if it would have found it.
+#[test]
+fn valgrind_sees_a_stray_access() {
+    Program::test("control").arg("heap").must_be_caught(Variant::Valgrind, "Invalid read of size 1");
+}
+
+#[test]
+fn valgrind_sees_an_uninitialised_byte() {
+    Program::test("control").arg("undefined").must_be_caught(Variant::Valgrind, "uninitialised");
+}
+
+#[test]
+fn valgrind_sees_a_leak() {
+    Program::test("control").arg("leak").must_be_caught(Variant::Valgrind, "definitely lost");
+}
+
+#[test]
+fn asan_sees_a_stray_access() {
+    Program::test("control").arg("heap").must_be_caught(Variant::Asan, "heap-buffer-overflow");
+}
+
+#[test]
+fn asan_sees_a_stray_access_on_the_stack() {
+    Program::test("control").arg("stack").must_be_caught(Variant::Asan, "stack-buffer-overflow");
+}
+
+#[test]
+fn asan_sees_a_leak() {
+    Program::test("control").arg("leak").must_be_caught(Variant::Asan, "detected memory leaks");
+}
+
+/// The last ROCm that numbers memory types in another way, as Debian packages it.
+#[test]
+fn a_runtime_older_than_rocm_6_is_refused() {
+    const OLD: &str = "/usr/lib/x86_64-linux-gnu/libamdhip64.so.5";
+    if !Path::new(OLD).exists() {
+        return harness::skip(
+            "runtime from before ROCm 6",
+            "no libamdhip64.so.5 here; Debian has it as libamdhip64-5",
+        );
+    }
+    Program::test("no_runtime")
+        .arg("old")
+        .without_runtime()
+        .env("HIPFILE_HIP_LIBRARY", OLD)
+        .run(Variant::Plain);
+}
+
+/// Without the arguments it needs, an example explains them and fails.
+#[test]
+fn examples_explain_their_arguments() {
+    for name in ["bufregister_write", "iterative_read", "roundtrip_verify", "error_handling"] {
+        let outcome = Program::example(name).outcome(Variant::Plain);
+        assert!(outcome.status.code() == Some(2) && outcome.stderr.starts_with("usage: "), "{outcome}");
+    }
+}
