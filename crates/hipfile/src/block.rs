@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use crate::sys;
 
@@ -14,19 +15,23 @@ const HUGE_PAGE: usize = 2 << 20;
 const SLAB: usize = 4 << 20;
 const MAX_SLABS: usize = 1024;
 
-/// Makes a range fast to copy from and to for one runtime; failing to is no error, only slower.
+/// Makes a range fast to copy from and to, and undoes that; failing to is no error, only slower.
 pub(crate) struct Pin {
-    /// The runtime's name. Memory that it has pinned once is not pinned for it again.
+    /// The runtime's name: what one runtime has pinned it must not be asked to pin again.
     pub(crate) runtime: &'static str,
     pub(crate) pin: Box<dyn Fn(*mut u8, usize) + Send + Sync>,
+    pub(crate) unpin: Box<dyn Fn(*mut u8) + Send + Sync>,
 }
 
 struct Slab {
     start: NonNull<u8>,
     len: usize,
-    /// The runtimes that had pinned it when this pool got it.
-    pinned: Vec<&'static str>,
-    /// One bit per free Block.
+    blocks: usize,
+    /// The memory node it lies on, where that was asked for.
+    node: Option<u32>,
+    /// The runtimes that have pinned it.
+    pinned: Mutex<Vec<&'static str>>,
+    /// One bit per free Block. All zero too while the slab is cold: then it has no memory.
     free: AtomicU64,
 }
 
@@ -35,6 +40,36 @@ unsafe impl Send for Slab {}
 // SAFETY: as for Send.
 unsafe impl Sync for Slab {}
 
+impl Slab {
+    fn all(&self) -> u64 {
+        if self.blocks == 64 { u64::MAX } else { (1 << self.blocks) - 1 }
+    }
+
+    /// Pins it with those that have not yet.
+    fn pin(&self, pins: &[Arc<Pin>]) {
+        let mut pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
+        for pin in pins {
+            if !pinned.contains(&pin.runtime) {
+                (pin.pin)(self.start.as_ptr(), self.len);
+                pinned.push(pin.runtime);
+            }
+        }
+    }
+
+    /// Unpins it, if everyone who has pinned it can be asked to.
+    fn unpin(&self, pins: &[Arc<Pin>]) -> bool {
+        let mut pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
+        if !pinned.iter().all(|runtime| pins.iter().any(|pin| pin.runtime == *runtime)) {
+            return false;
+        }
+        pins.iter()
+            .filter(|pin| pinned.contains(&pin.runtime))
+            .for_each(|pin| (pin.unpin)(self.start.as_ptr()));
+        pinned.clear();
+        true
+    }
+}
+
 /// The pool. Blocks are taken and returned without a lock while there are enough; otherwise takers wait in turn.
 pub(crate) struct BlockPool {
     block_len: usize,
@@ -42,8 +77,13 @@ pub(crate) struct BlockPool {
     max_blocks: usize,
     slabs: Box<[OnceLock<Slab>]>,
     waiting: AtomicUsize,
+    /// Whether a slab other than the first was used since the janitor looked.
+    used: AtomicBool,
+    /// How long the pool may be idle before it gives memory back; `None` for ever.
+    idle: Option<Duration>,
     slow: Mutex<Slow>,
     returned: Condvar,
+    this: Weak<BlockPool>,
     /// As `sys::forks` said when the pool was made.
     forks: u32,
 }
@@ -55,7 +95,14 @@ struct Slow {
     next_ticket: u64,
     /// Slabs mapped so far.
     slabs: usize,
-    pins: Vec<Pin>,
+    /// Those of them that have no memory now.
+    cold: Vec<usize>,
+    /// Slabs that are being mapped or made warm, by takers that have let go of the lock.
+    growing: usize,
+    /// Of these, slabs that are not in the list yet.
+    coming: usize,
+    pins: Vec<Arc<Pin>>,
+    janitor: bool,
 }
 
 /// One Block, owned until dropped.
@@ -80,21 +127,28 @@ impl fmt::Debug for BlockPool {
 
 impl BlockPool {
     /// A pool of Blocks of `block_len` bytes (a multiple of 4096), at most `pool_len` bytes of them and at least one.
-    /// Takes no memory yet.
-    pub(crate) fn new(block_len: usize, pool_len: usize) -> Arc<BlockPool> {
+    /// Takes no memory yet. After `idle` without need it keeps one slab only.
+    pub(crate) fn new(block_len: usize, pool_len: usize, idle: Option<Duration>) -> Arc<BlockPool> {
         let max_blocks = (pool_len / block_len).max(1);
         let per_slab = (SLAB / block_len).clamp(1, 64).min(max_blocks);
         let slabs = max_blocks.div_ceil(per_slab).min(MAX_SLABS);
-        Arc::new(BlockPool {
+        Arc::new_cyclic(|this| BlockPool {
             block_len,
             per_slab,
             max_blocks,
             slabs: (0..slabs).map(|_| OnceLock::new()).collect(),
             waiting: AtomicUsize::new(0),
+            used: AtomicBool::new(false),
+            idle,
             slow: Mutex::new(Slow::default()),
             returned: Condvar::new(),
+            this: Weak::clone(this),
             forks: sys::forks(),
         })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Slow> {
+        self.slow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes of one Block.
@@ -104,19 +158,24 @@ impl BlockPool {
 
     /// Pins what is mapped and whatever will be mapped later.
     pub(crate) fn pin_with(&self, pin: Pin) {
-        let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
-        for slab in self.slabs.iter().filter_map(OnceLock::get) {
-            slab.pin(&pin);
+        let mut slow = self.lock();
+        let pin = Arc::new(pin);
+        for (at, slab) in self.slabs.iter().enumerate() {
+            if let Some(slab) = slab.get()
+                && !slow.cold.contains(&at)
+            {
+                slab.pin(std::slice::from_ref(&pin));
+            }
         }
         slow.pins.push(pin);
     }
 
     /// Maps the first Blocks now, so that no transfer pays for it.
-    pub(crate) fn warm(&self) {
-        let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
-        if slow.slabs == 0 {
+    pub(crate) fn warm(&self, node: Option<u32>) {
+        let slow = self.lock();
+        if slow.slabs == 0 && slow.growing == 0 {
             // A system without memory for it now may have it later; the first transfer will say.
-            let _ = self.grow(&mut slow);
+            let _ = self.grow(slow, node);
         }
     }
 
@@ -124,20 +183,33 @@ impl BlockPool {
     ///
     /// # Errors
     /// The errno of mmap, when not even one Block can be had from the system.
-    pub(crate) fn take(&self) -> Result<Block<'_>, i32> {
+    pub(crate) fn take(&self, node: Option<u32>) -> Result<Block<'_>, i32> {
         // A taker in the queue goes first.
         if self.waiting.load(Ordering::SeqCst) == 0
-            && let Some(block) = self.try_take()
+            && let Some(block) = self.try_take(node)
         {
             return Ok(block);
         }
-        self.take_in_turn()
+        self.take_in_turn(node)
     }
 
-    /// One Block, if one is free at once. For a transfer that has one already.
-    pub(crate) fn try_take(&self) -> Option<Block<'_>> {
+    /// One Block, if one is free at once; of the memory node asked for if there is one. For a transfer that has one
+    /// already.
+    pub(crate) fn try_take(&self, node: Option<u32>) -> Option<Block<'_>> {
+        if node.is_some()
+            && let Some(block) = self.try_take_from(|slab| slab.node == node)
+        {
+            return Some(block);
+        }
+        self.try_take_from(|_| true)
+    }
+
+    fn try_take_from(&self, suits: impl Fn(&Slab) -> bool) -> Option<Block<'_>> {
         for (at, slab) in self.slabs.iter().enumerate() {
             let slab = slab.get()?;
+            if !suits(slab) {
+                continue;
+            }
             let mut free = slab.free.load(Ordering::Relaxed);
             while free != 0 {
                 let index = free.trailing_zeros();
@@ -148,6 +220,9 @@ impl BlockPool {
                     Ordering::Relaxed,
                 ) {
                     Ok(_) => {
+                        if at > 0 && !self.used.load(Ordering::Relaxed) {
+                            self.used.store(true, Ordering::Relaxed);
+                        }
                         // SAFETY: a bit is set only for Blocks inside the slab, so the result is inside too.
                         let start = unsafe { slab.start.add(index as usize * self.block_len) };
                         return Some(Block { pool: self, slab: at, index, start });
@@ -160,25 +235,31 @@ impl BlockPool {
     }
 
     #[cold]
-    fn take_in_turn(&self) -> Result<Block<'_>, i32> {
-        let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+    fn take_in_turn(&self, node: Option<u32>) -> Result<Block<'_>, i32> {
+        let mut slow = self.lock();
         let ticket = slow.next_ticket;
         slow.next_ticket += 1;
         slow.queue.push_back(ticket);
         // Counted before the bits are looked at, so that a Block returned meanwhile is either seen or announced.
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let result = loop {
-            if slow.queue.front() == Some(&ticket) {
-                if let Some(block) = self.try_take() {
-                    break Ok(block);
-                }
-                if slow.slabs < self.slabs.len() {
-                    match self.grow(&mut slow) {
-                        Ok(()) => continue,
-                        // With Blocks in use one will come back; without any there is nothing to wait for.
-                        Err(errno) if slow.slabs == 0 => break Err(errno),
-                        Err(_) => {}
-                    }
+            // While others map memory, nobody waits behind them for a Block that is free already.
+            if (slow.queue.front() == Some(&ticket) || slow.growing > 0)
+                && let Some(block) = self.try_take(node)
+            {
+                break Ok(block);
+            }
+            // As many may grow the pool at once as there are takers: first use by many threads is not slow.
+            if slow.growing < slow.queue.len()
+                && (!slow.cold.is_empty() || self.mapped_or_coming(&slow) < self.slabs.len())
+            {
+                let (again, grown) = self.grow(slow, node);
+                slow = again;
+                match grown {
+                    Ok(()) => continue,
+                    // With Blocks in use one will come back; without any there is nothing to wait for.
+                    Err(errno) if slow.slabs == 0 && slow.growing == 0 => break Err(errno),
+                    Err(_) => {}
                 }
             }
             slow = self.returned.wait(slow).unwrap_or_else(PoisonError::into_inner);
@@ -191,35 +272,114 @@ impl BlockPool {
         result
     }
 
-    fn grow(&self, slow: &mut Slow) -> Result<(), i32> {
-        let blocks = self.per_slab.min(self.max_blocks - slow.slabs * self.per_slab);
-        let len = blocks * self.block_len;
-        let (start, pinned) = match left::take(len) {
-            Some(left) => left,
-            None => (map(len)?, Vec::new()),
-        };
-        let free = if blocks == 64 { u64::MAX } else { (1 << blocks) - 1 };
-        let slab = Slab { start, len, pinned, free: AtomicU64::new(free) };
-        slow.pins.iter().for_each(|pin| slab.pin(pin));
-        if self.slabs[slow.slabs].set(slab).is_err() {
-            unreachable!("slabs are set in order, under the lock");
-        }
-        slow.slabs += 1;
-        Ok(())
+    fn mapped_or_coming(&self, slow: &Slow) -> usize {
+        slow.slabs + slow.coming
     }
 
-    /// Bytes mapped.
-    #[cfg(test)]
-    pub(crate) fn mapped(&self) -> usize {
-        self.slabs.iter().filter_map(OnceLock::get).map(|s| s.len).sum()
-    }
-}
-
-impl Slab {
-    fn pin(&self, pin: &Pin) {
-        if !self.pinned.contains(&pin.runtime) {
-            (pin.pin)(self.start.as_ptr(), self.len);
+    /// Gives memory to one more slab: a cold one, or one never mapped. The lock is let go of meanwhile.
+    fn grow<'p>(
+        &'p self,
+        mut slow: MutexGuard<'p, Slow>,
+        node: Option<u32>,
+    ) -> (MutexGuard<'p, Slow>, Result<(), i32>) {
+        slow.growing += 1;
+        let pins = slow.pins.clone();
+        let result;
+        if let Some(at) = slow.cold.pop() {
+            drop(slow);
+            if let Some(slab) = self.slabs[at].get() {
+                populate(slab.start, slab.len);
+                slab.pin(&pins);
+            }
+            slow = self.lock();
+            if let Some(slab) = self.slabs[at].get() {
+                // With whatever came meanwhile.
+                slab.pin(&slow.pins);
+                slab.free.store(slab.all(), Ordering::SeqCst);
+            }
+            result = Ok(());
+        } else {
+            slow.coming += 1;
+            let before = (slow.slabs + slow.coming - 1) * self.per_slab;
+            let blocks = self.per_slab.min(self.max_blocks - before);
+            drop(slow);
+            let len = blocks * self.block_len;
+            let made = left::take(len).map_or_else(|| map(len, node).map(|start| (start, Vec::new())), Ok);
+            let made = made.map(|(start, pinned)| {
+                populate(start, len);
+                let slab =
+                    Slab { start, len, blocks, node, pinned: Mutex::new(pinned), free: AtomicU64::new(0) };
+                slab.pin(&pins);
+                slab
+            });
+            slow = self.lock();
+            slow.coming -= 1;
+            result = made.map(|slab| {
+                // With whatever came meanwhile.
+                slab.pin(&slow.pins);
+                slab.free.store(slab.all(), Ordering::SeqCst);
+                if self.slabs[slow.slabs].set(slab).is_err() {
+                    unreachable!("slabs are set in order, under the lock");
+                }
+                slow.slabs += 1;
+            });
         }
+        slow.growing -= 1;
+        self.start_janitor(&mut slow);
+        self.returned.notify_all();
+        (slow, result)
+    }
+
+    fn start_janitor(&self, slow: &mut Slow) {
+        let (Some(idle), false) = (self.idle, slow.janitor) else { return };
+        if slow.slabs - slow.cold.len() < 2 {
+            return;
+        }
+        let pool = Weak::clone(&self.this);
+        slow.janitor = crate::pool::spawn("hipfile-trim".to_owned(), move || {
+            loop {
+                std::thread::sleep(idle);
+                let Some(pool) = pool.upgrade() else { return };
+                if !pool.used.swap(false, Ordering::Relaxed) {
+                    pool.trim(1);
+                }
+                let mut slow = pool.lock();
+                if slow.slabs - slow.cold.len() < 2 {
+                    slow.janitor = false;
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Gives the memory of unused slabs back to the system, all but the first `keep`. Bytes given back.
+    pub(crate) fn trim(&self, keep: usize) -> usize {
+        let mut slow = self.lock();
+        let mut given = 0;
+        for at in keep..slow.slabs {
+            let Some(slab) = self.slabs[at].get() else { continue };
+            let all = slab.all();
+            // Taken whole, so that no Block of it is in use.
+            if slab.free.compare_exchange(all, 0, Ordering::SeqCst, Ordering::Relaxed).is_err() {
+                continue;
+            }
+            if !slab.unpin(&slow.pins) {
+                slab.free.store(all, Ordering::SeqCst);
+                continue;
+            }
+            // SAFETY: the slab is the pool's own mapping and nobody has a Block of it; its content means nothing.
+            unsafe { libc::madvise(slab.start.as_ptr().cast(), slab.len, libc::MADV_DONTNEED) };
+            slow.cold.push(at);
+            given += slab.len;
+        }
+        given
+    }
+
+    /// Bytes that have memory now.
+    pub(crate) fn resident(&self) -> usize {
+        let slow = self.lock();
+        let warm = self.slabs.iter().enumerate().filter(|(at, _)| !slow.cold.contains(at));
+        warm.filter_map(|(_, slab)| slab.get()).map(|slab| slab.len).sum()
     }
 }
 
@@ -229,12 +389,8 @@ impl Drop for BlockPool {
         if sys::forks() != self.forks {
             return;
         }
-        let slow = self.slow.get_mut().unwrap_or_else(PoisonError::into_inner);
         for slab in self.slabs.iter_mut().filter_map(OnceLock::take) {
-            let mut pinned = slab.pinned;
-            let new: Vec<_> =
-                slow.pins.iter().map(|pin| pin.runtime).filter(|r| !pinned.contains(r)).collect();
-            pinned.extend(new);
+            let pinned = slab.pinned.into_inner().unwrap_or_else(PoisonError::into_inner);
             if pinned.is_empty() {
                 // SAFETY: the pool owns the range and every Block is back, since Blocks borrow the pool.
                 unsafe { libc::munmap(slab.start.as_ptr().cast(), slab.len) };
@@ -308,8 +464,8 @@ impl Drop for Block<'_> {
     }
 }
 
-/// Zeroed, page-aligned memory; huge-page aligned and populated where it is large enough.
-fn map(len: usize) -> Result<NonNull<u8>, i32> {
+/// Zeroed, page-aligned memory, on a memory node if one is asked for; huge-page aligned where it is large enough.
+fn map(len: usize, node: Option<u32>) -> Result<NonNull<u8>, i32> {
     let slack = if len >= HUGE_PAGE { HUGE_PAGE } else { 0 };
     let total = len.checked_add(slack).ok_or(libc::ENOMEM)?;
     // SAFETY: a new private anonymous mapping at an address of the kernel's choice touches nothing else.
@@ -336,12 +492,28 @@ fn map(len: usize) -> Result<NonNull<u8>, i32> {
         // SAFETY: these are the unused last bytes of the mapping just made.
         unsafe { libc::munmap(start.wrapping_byte_add(len), slack - before) };
     }
-    for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP, libc::MADV_HUGEPAGE, libc::MADV_POPULATE_WRITE] {
+    for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP, libc::MADV_HUGEPAGE] {
         // Advice a kernel does not know is refused without harm.
         // SAFETY: the range is the mapping just made; none of these advices changes its contents.
         unsafe { libc::madvise(start, len, advice) };
     }
+    if let Some(node @ 0..64) = node {
+        const MPOL_PREFERRED: libc::c_long = 1;
+        let mask = 1_u64 << node;
+        // A preference: memory elsewhere serves too, and so does a kernel without it.
+        // SAFETY: the range is the mapping just made, and the mask has the 64 bits it is said to have.
+        unsafe {
+            libc::syscall(libc::SYS_mbind, start, len, MPOL_PREFERRED, &raw const mask, 65_usize, 0_u32)
+        };
+    }
     NonNull::new(start.cast()).ok_or(libc::ENOMEM)
+}
+
+/// Makes the memory be there now, rather than page by page under the first transfers.
+fn populate(start: NonNull<u8>, len: usize) {
+    // A kernel that does not know the advice faults the pages in later.
+    // SAFETY: the range is a mapping of the pool's; populating changes no contents.
+    unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_POPULATE_WRITE) };
 }
 
 #[cfg(test)]
@@ -350,8 +522,8 @@ mod tests {
 
     #[test]
     fn blocks_are_distinct_aligned_and_come_back() {
-        let pool = BlockPool::new(64 << 10, 100 << 16);
-        let mut taken: Vec<_> = (0..100).map(|_| pool.take().unwrap()).collect();
+        let pool = BlockPool::new(64 << 10, 100 << 16, None);
+        let mut taken: Vec<_> = (0..100).map(|_| pool.take(None).unwrap()).collect();
         let mut starts: Vec<_> = taken.iter().map(|b| b.start.addr().get()).collect();
         for (n, block) in taken.iter_mut().enumerate() {
             block.bytes_mut().fill(n as u8);
@@ -363,21 +535,21 @@ mod tests {
         starts.sort_unstable();
         assert!(starts.windows(2).all(|w| w[1] - w[0] >= 64 << 10));
         assert!(starts.iter().all(|s| s % 4096 == 0));
-        assert_eq!(pool.mapped(), 100 << 16);
+        assert_eq!(pool.resident(), 100 << 16);
         drop(taken);
-        let again = pool.take().unwrap();
+        let again = pool.take(None).unwrap();
         assert!(starts.contains(&again.start.addr().get()));
     }
 
     #[test]
     fn takers_wait_in_turn_and_all_are_served() {
-        let pool = BlockPool::new(64 << 10, 2 << 16);
+        let pool = BlockPool::new(64 << 10, 2 << 16, None);
         let served = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..16 {
                 scope.spawn(|| {
                     for _ in 0..500 {
-                        let mut block = pool.take().unwrap();
+                        let mut block = pool.take(None).unwrap();
                         let mine = served.fetch_add(1, Ordering::Relaxed) as u8;
                         block.bytes_mut()[..64].fill(mine);
                         std::hint::spin_loop();
@@ -388,35 +560,58 @@ mod tests {
         });
         assert_eq!(served.into_inner(), 8000);
         assert_eq!(pool.waiting.load(Ordering::SeqCst), 0);
-        assert_eq!(pool.mapped(), 2 << 16);
+        assert_eq!(pool.resident(), 2 << 16);
     }
 
     #[test]
     fn a_pool_of_one_block_serves_everyone() {
-        let pool = BlockPool::new(1 << 20, 1);
+        let pool = BlockPool::new(1 << 20, 1, None);
         std::thread::scope(|scope| {
             for _ in 0..8 {
-                scope.spawn(|| (0..200).for_each(|_| drop(pool.take().unwrap())));
+                scope.spawn(|| (0..200).for_each(|_| drop(pool.take(None).unwrap())));
             }
         });
-        assert_eq!(pool.mapped(), 1 << 20);
+        assert_eq!(pool.resident(), 1 << 20);
     }
 
     #[test]
     fn pins_what_is_there_and_what_comes() {
-        let pool = BlockPool::new(4 << 20, 12 << 20);
+        let pool = BlockPool::new(4 << 20, 12 << 20, None);
         let pinned = Arc::new(Mutex::new(0));
-        let one = pool.take().unwrap();
-        let seen = Arc::clone(&pinned);
-        pool.pin_with(counting(move |len| *seen.lock().unwrap() += len, "pins_what_is_there"));
+        let one = pool.take(None).unwrap();
+        let (up, down) = (Arc::clone(&pinned), Arc::clone(&pinned));
+        pool.pin_with(Pin {
+            runtime: "what_comes",
+            pin: Box::new(move |_, len| *up.lock().unwrap() += len),
+            unpin: Box::new(move |_| *down.lock().unwrap() -= 4 << 20),
+        });
         assert_eq!(*pinned.lock().unwrap(), 4 << 20);
-        let two = pool.take().unwrap();
+        let two = pool.take(None).unwrap();
         assert_eq!(*pinned.lock().unwrap(), 8 << 20);
+        assert_eq!(pool.trim(0), 0, "Blocks in use keep their slabs");
         drop((one, two));
+        assert_eq!(pool.trim(1), 4 << 20);
+        assert_eq!((*pinned.lock().unwrap(), pool.resident()), (4 << 20, 4 << 20));
+        let again: Vec<_> = (0..3).map(|_| pool.take(None).unwrap()).collect();
+        assert_eq!((*pinned.lock().unwrap(), pool.resident()), (12 << 20, 12 << 20));
+        assert!(again.iter().all(|b| b.bytes().len() == 4 << 20));
+    }
+
+    #[test]
+    fn an_idle_pool_keeps_one_slab() {
+        let pool = BlockPool::new(4 << 20, 16 << 20, Some(Duration::from_millis(20)));
+        drop((0..4).map(|_| pool.take(None).unwrap()).collect::<Vec<_>>());
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while pool.resident() > 4 << 20 {
+            assert!(std::time::Instant::now() < deadline, "{} bytes are kept", pool.resident());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop((0..4).map(|_| pool.take(None).unwrap()).collect::<Vec<_>>());
+        assert_eq!(pool.resident(), 16 << 20);
     }
 
     fn counting(count: impl Fn(usize) + Send + Sync + 'static, runtime: &'static str) -> Pin {
-        Pin { runtime, pin: Box::new(move |_, len| count(len)) }
+        Pin { runtime, pin: Box::new(move |_, len| count(len)), unpin: Box::new(|_| {}) }
     }
 
     #[test]
@@ -426,20 +621,20 @@ mod tests {
         let times = Arc::new(AtomicUsize::new(0));
         let mut starts = Vec::new();
         for _ in 0..5 {
-            let pool = BlockPool::new(LEN, LEN);
+            let pool = BlockPool::new(LEN, LEN, None);
             let seen = Arc::clone(&times);
             let count = move |_| {
                 seen.fetch_add(1, Ordering::Relaxed);
             };
             pool.pin_with(counting(count, "next_pool"));
-            starts.push(pool.take().unwrap().start);
+            starts.push(pool.take(None).unwrap().start);
         }
         assert!(starts.iter().all(|start| *start == starts[0]));
         assert_eq!(times.load(Ordering::Relaxed), 1);
 
         // A pool that pins nothing must not unmap what is pinned.
-        let pool = BlockPool::new(LEN, LEN);
-        assert_eq!(pool.take().unwrap().start, starts[0]);
+        let pool = BlockPool::new(LEN, LEN, None);
+        assert_eq!(pool.take(None).unwrap().start, starts[0]);
         drop(pool);
         assert_eq!(left::take(LEN).unwrap(), (starts[0], vec!["next_pool"]));
     }

@@ -31,6 +31,16 @@ pub(crate) enum Place {
     Host,
 }
 
+impl Place {
+    /// The memory node that staging memory for it should lie on, where there are several.
+    pub(crate) fn node(&self) -> Option<u32> {
+        match self {
+            Place::Device { device, ordinal } => device.node(*ordinal),
+            Place::Host => None,
+        }
+    }
+}
+
 /// A range of memory with its place; a registration, or made for one call.
 #[derive(Debug)]
 pub(crate) struct BufferRecord {

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::notice;
 
@@ -112,6 +113,8 @@ pub struct Config {
     pub block_len: usize,
     /// Most bytes of staging memory; at least one Block.
     pub pool_len: usize,
+    /// How long staging memory is kept without need; `None` for ever.
+    pub pool_idle: Option<Duration>,
 }
 
 impl Default for Config {
@@ -141,6 +144,7 @@ impl Default for Config {
             // The knee of chunk times depth lies at 1 to 2 MiB, and copies of 1 MiB still fit the second-level cache.
             block_len: 1 << 20,
             pool_len: 64 << 20,
+            pool_idle: Some(Duration::from_secs(10)),
         }
     }
 }
@@ -377,6 +381,17 @@ pub const SETTINGS: &[Setting] = &[
         text: "Most bytes of staging memory. Transfers wait in turn when it is used up; they never fail for it.",
         set: |c, v| {
             c.pool_len = size(v)?;
+            Ok(())
+        },
+    },
+    Setting {
+        variable: "HIPFILE_POOL_IDLE",
+        values: "seconds; 0 for never",
+        default: "10",
+        text: "After this long without need staging memory is given back, all but the first 4 MiB.",
+        set: |c, v| {
+            let seconds: u32 = v.parse().map_err(|_| "it is not a number of seconds")?;
+            c.pool_idle = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
             Ok(())
         },
     },

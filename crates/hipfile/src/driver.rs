@@ -71,7 +71,8 @@ impl Driver {
     /// # Errors
     /// None today; later settings may be refused.
     pub fn open(config: Config) -> Result<Driver> {
-        let blocks = BlockPool::new(config.block_len, config.pool_len.max(config.block_len));
+        let blocks =
+            BlockPool::new(config.block_len, config.pool_len.max(config.block_len), config.pool_idle);
         let helpers = Arc::new(Helpers::new(config.io_threads.saturating_sub(1)));
         let parts = Parts { blocks: Arc::clone(&blocks), helpers, config };
         let router = Router::new(&parts.config, &parts);
@@ -216,7 +217,7 @@ impl Driver {
             let why = format!("{len} bytes at {:#x} leave their allocation", ptr.0);
             return Err(Error::message(ErrorKind::HipPointerRangeError, OP, why));
         }
-        self.inner.blocks.warm();
+        self.inner.blocks.warm(place.node());
         // SAFETY: the caller promises that the memory stays valid; its place was just asked for.
         let record = unsafe { BufferRecord::new(ptr.0, len, place) };
         self.inner.buffers.insert(Arc::new(record)).map_err(|_| taken())
@@ -335,6 +336,16 @@ impl Driver {
         Ok(())
     }
 
+    /// Gives staging memory that is not in use back to the system now. Bytes given back.
+    pub fn trim(&self) -> usize {
+        if self.in_forked_child() { 0 } else { self.inner.blocks.trim(0) }
+    }
+
+    /// Bytes of staging memory held now.
+    pub fn staging_bytes(&self) -> usize {
+        self.inner.blocks.resident()
+    }
+
     pub(crate) fn file_record(&self, id: FileId) -> Option<Arc<FileRecord>> {
         self.inner.files.get(id.0).map(|found| found.to_arc())
     }
@@ -365,9 +376,12 @@ impl Inner {
             for device in devices.serving() {
                 let device = Arc::clone(device);
                 // Unpinned memory works too, only slower: a refusal is not passed on.
-                let runtime = device.name();
-                let pin = Box::new(move |start, len| drop(device.pin(start, len)));
-                self.blocks.pin_with(Pin { runtime, pin });
+                let (runtime, again) = (device.name(), Arc::clone(&device));
+                self.blocks.pin_with(Pin {
+                    runtime,
+                    pin: Box::new(move |start, len| drop(device.pin(start, len))),
+                    unpin: Box::new(move |start| drop(again.unpin(start))),
+                });
             }
             devices
         })

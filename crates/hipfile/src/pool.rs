@@ -91,7 +91,7 @@ impl Helpers {
         let missing = helpers.saturating_sub(state.idle).min(self.shared.most - state.threads);
         for _ in 0..missing {
             let shared = Arc::clone(&self.shared);
-            let spawned = spawn(state.threads, move || shared.serve());
+            let spawned = spawn(format!("hipfile-io{}", state.threads), move || shared.serve());
             // Without a thread the caller does all of it.
             if !spawned {
                 break;
@@ -169,7 +169,7 @@ fn next_job(state: &mut State) -> Option<Arc<Job>> {
 }
 
 /// A thread with a name and all signals blocked: they are the host program's business.
-fn spawn(number: usize, body: impl FnOnce() + Send + 'static) -> bool {
+pub(crate) fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> bool {
     // SAFETY: a signal set is plain data, for which all zeroes is a value.
     let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: `all` is a signal set to be filled.
@@ -178,7 +178,7 @@ fn spawn(number: usize, body: impl FnOnce() + Send + 'static) -> bool {
     let mut before: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: both sets are valid; the new thread inherits the mask, this one gets its own back below.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) };
-    let spawned = std::thread::Builder::new().name(format!("hipfile-io{number}")).spawn(body).is_ok();
+    let spawned = std::thread::Builder::new().name(name).spawn(body).is_ok();
     // SAFETY: `before` is the mask this thread had.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
     spawned

@@ -23,6 +23,8 @@ struct Hip {
     count: u32,
     order: Order,
     library: Option<Library>,
+    /// The memory node near each GPU, looked up at first use.
+    nodes: OnceLock<Vec<Option<u32>>>,
     /// `hipAmdFileRead` and `hipAmdFileWrite`, looked up at first use.
     amd_file: OnceLock<Option<(AmdFileFn, AmdFileFn)>>,
 }
@@ -59,7 +61,16 @@ pub(super) fn open(config: &Config) -> Result<Arc<dyn Device>, Absence> {
         }
     };
     let order = config.order;
-    let mut device = Hip { api, version, emulated, count: 0, order, library, amd_file: OnceLock::new() };
+    let mut device = Hip {
+        api,
+        version,
+        emulated,
+        count: 0,
+        order,
+        library,
+        nodes: OnceLock::new(),
+        amd_file: OnceLock::new(),
+    };
     let mut count = 0;
     // SAFETY: `count` is writable; the table's functions have the declared prototypes.
     let counted = device.call("count GPUs", unsafe { (device.api.hipGetDeviceCount)(&raw mut count) });
@@ -168,6 +179,12 @@ impl Hip {
         *self.amd_file.get_or_init(|| hip_load::lookup_amd_file(&self.api, self.library))
     }
 
+    fn find_nodes(&self) -> Vec<Option<u32>> {
+        (0..self.count)
+            .map(|ordinal| near_node(std::path::Path::new("/sys"), &self.info(ordinal).ok()?.pci?))
+            .collect()
+    }
+
     /// One call of the runtime's file functions.
     fn amd_transfer(&self, op: Op, fd: BorrowedFd<'_>, span: &Span<'_>, file_offset: u64) -> Result<usize> {
         let Some((read, write)) = self.amd_file() else {
@@ -255,6 +272,17 @@ impl Hip {
             pci: pci_known.then(|| text(&pci)),
         })
     }
+}
+
+/// The memory node a PCI device is near, where the machine has several.
+fn near_node(sys: &std::path::Path, pci: &str) -> Option<u32> {
+    let online = std::fs::read_to_string(sys.join("devices/system/node/online")).ok()?;
+    if online.trim() == "0" {
+        return None;
+    }
+    let path = sys.join("bus/pci/devices").join(pci.to_ascii_lowercase()).join("numa_node");
+    // -1 says that the firmware does not tell.
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 /// `hipRuntimeGetVersion` counts major * 10^7 + minor * 10^5 + patch.
@@ -348,6 +376,15 @@ impl Device for Hip {
         self.call("pin staging memory", unsafe { (self.api.hipHostRegister)(start.cast(), len, flags) })
     }
 
+    fn unpin(&self, start: *mut u8) -> Result<()> {
+        // SAFETY: the pool gives a range it pinned.
+        self.call("unpin staging memory", unsafe { (self.api.hipHostUnregister)(start.cast()) })
+    }
+
+    fn node(&self, ordinal: u32) -> Option<u32> {
+        *self.nodes.get_or_init(|| self.find_nodes()).get(ordinal as usize)?
+    }
+
     fn upload(&self, to: &Span<'_>, from: &[u8]) -> Result<()> {
         assert_eq!(to.len(), from.len(), "both sides of a copy are equally long");
         let _on = self.on(Self::ordinal_of(to.place()))?;
@@ -388,5 +425,28 @@ impl PeerToPeer for Hip {
 
     fn write(&self, fd: BorrowedFd<'_>, from: &Span<'_>, file_offset: u64) -> Result<usize> {
         self.amd_transfer(Op::Write, fd, from, file_offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn behaviour_59_staging_memory_lies_near_the_gpu() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("devices/system/node/online", "0-1\n");
+        write("bus/pci/devices/0000:c1:00.0/numa_node", "1\n");
+        write("bus/pci/devices/0000:03:00.0/numa_node", "-1\n");
+        assert_eq!(near_node(root.path(), "0000:C1:00.0"), Some(1));
+        assert_eq!(near_node(root.path(), "0000:03:00.0"), None);
+        assert_eq!(near_node(root.path(), "0000:99:00.0"), None);
+        write("devices/system/node/online", "0\n");
+        assert_eq!(near_node(root.path(), "0000:C1:00.0"), None);
     }
 }

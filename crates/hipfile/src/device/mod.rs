@@ -77,6 +77,12 @@ pub(crate) trait Device: Send + Sync + std::fmt::Debug {
     /// Pins staging memory, so that copies from and to it go at the link's speed.
     fn pin(&self, start: *mut u8, len: usize) -> Result<()>;
 
+    /// Undoes [`Device::pin`].
+    fn unpin(&self, start: *mut u8) -> Result<()>;
+
+    /// The memory node near a GPU; `None` on machines with one.
+    fn node(&self, ordinal: u32) -> Option<u32>;
+
     /// Copies host bytes to device memory, ordered as the runtime's blocking copies are; lengths must be equal.
     fn upload(&self, to: &Span<'_>, from: &[u8]) -> Result<()>;
 

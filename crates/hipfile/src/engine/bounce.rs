@@ -134,10 +134,11 @@ impl Bounce {
                 }
             }
         };
-        let mut first = match self.blocks.take() {
+        let mut first = match self.blocks.take(transfer.span.place().node()) {
             Ok(block) => block,
             Err(errno) => return Outcome::failed(0, Error::os(transfer.op.name(), errno)),
         };
+        let node = transfer.span.place().node();
         let helpers = self.helpers_for(transfer, way, chunks.count());
         if helpers == 0 {
             carry(&mut first);
@@ -146,7 +147,7 @@ impl Bounce {
             self.helpers.share(helpers, &|| {
                 let taken = mine.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
                 // A helper without a Block at hand is of no use; it must not wait for one.
-                if let Some(mut block) = taken.or_else(|| self.blocks.try_take()) {
+                if let Some(mut block) = taken.or_else(|| self.blocks.try_take(node)) {
                     carry(&mut block);
                 }
             });
@@ -209,7 +210,7 @@ impl Bounce {
     /// Ragged host memory on a file that only an O_DIRECT descriptor reaches: through a Block after all.
     fn in_place_by_block(&self, transfer: &Transfer<'_>, way: Way<'_>) -> Outcome {
         let op = transfer.op;
-        let mut block = match self.blocks.take() {
+        let mut block = match self.blocks.take(transfer.span.place().node()) {
             Ok(block) => block,
             Err(errno) => return Outcome::failed(0, Error::os(op.name(), errno)),
         };

@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(NAMES.as_slice(), crate::config::ENGINE_NAMES);
         assert!(ENGINES.len() <= crate::stats::MAX_ENGINES);
         let parts = Parts {
-            blocks: BlockPool::new(1 << 16, 1 << 16),
+            blocks: BlockPool::new(1 << 16, 1 << 16, None),
             helpers: Arc::new(Helpers::new(0)),
             config: Config::default(),
         };

@@ -124,7 +124,8 @@ impl Uring {
         align: usize,
     ) -> Outcome {
         let chunks = Chunks::new(transfer, self.blocks.block_len(), align);
-        let first = match self.blocks.take() {
+        let node = transfer.span.place().node();
+        let first = match self.blocks.take(node) {
             Ok(block) => block,
             Err(errno) => return Outcome::failed(0, Error::os(transfer.op.name(), errno)),
         };
@@ -133,7 +134,7 @@ impl Uring {
         let most = (self.depth + 1).min(chunks.count());
         let mut slots = vec![Slot { block: first, piece: None }];
         slots.extend(
-            std::iter::from_fn(|| self.blocks.try_take())
+            std::iter::from_fn(|| self.blocks.try_take(node))
                 .take(most - 1)
                 .map(|block| Slot { block, piece: None }),
         );

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gpu_sys::hip_load::{self, LoadOptions};
+use gpu_sys::hip_load::{self, LoadError, LoadOptions};
 
 use super::Finding;
 use crate::config::{Config, DeviceChoice};
@@ -48,6 +48,10 @@ fn loaded_hip(config: &Config) -> Finding {
     };
     let loaded = match hip_load::load(&options) {
         Ok(loaded) => loaded,
+        Err(LoadError::NotFound { .. }) => {
+            let found = "no libamdhip64.so is in the process, on the library path, or under /opt/rocm";
+            return Finding::no(found.to_owned(), INSTALL_HIP);
+        }
         Err(error) => return Finding::no(error.to_string(), INSTALL_HIP),
     };
     let path = loaded.path.as_deref().map_or("the program itself".into(), Path::to_string_lossy);

@@ -71,17 +71,15 @@ impl StorageFacts {
 
     /// As [`StorageFacts::of_fd`], from what was asked already: `magic` is `f_type` of fstatfs.
     pub(crate) fn of_file(statx: &Statx, magic: Option<u32>, roots: &Roots) -> StorageFacts {
-        match u32::from(statx.mode) & libc::S_IFMT {
+        let node = match u32::from(statx.mode) & libc::S_IFMT {
             libc::S_IFBLK => return StorageFacts::of_block_device(statx.rdev, roots),
-            libc::S_IFREG => {}
-            _ => {
-                let facts = StorageFacts::of_file_system(magic, None, None, statx.dev, roots);
-                return StorageFacts { node: Node::Other, ..facts };
-            }
-        }
+            libc::S_IFREG => Node::Regular,
+            _ => Node::Other,
+        };
         let table = mount_table(roots);
         let (very, same) = mount::find(&table, statx.mount_id, statx.dev);
-        StorageFacts::of_file_system(magic, very, same.as_ref(), statx.dev, roots)
+        let facts = StorageFacts::of_file_system(magic, very, same.as_ref(), statx.dev, roots);
+        StorageFacts { node, ..facts }
     }
 
     /// The facts about the files of a mount, as far as the mount table and sysfs tell; for lists of mounts. For an
