@@ -5,6 +5,7 @@
 //! AMD's tools (`aiscp`), it is that tool, and answers a wrong command line with 1 as they do.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod copy;
 mod device;
 mod extents;
@@ -30,7 +31,7 @@ trait Tool: clap::Args {
 struct Entry {
     /// The subcommand.
     name: &'static str,
-    /// The name of AMD's tool that it also answers to.
+    /// The name of AMD's tool that it also answers to; empty if there is none.
     amd_name: &'static str,
     arguments: fn(Command) -> Command,
     run: fn(&ArgMatches) -> Result<(), Failure>,
@@ -45,7 +46,8 @@ impl Entry {
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const TOOLS: &[Entry] = &[
-    entry::<copy::Copy>("copy", "aiscp"), //
+    entry::<copy::Copy>("copy", "aiscp"),
+    entry::<bench::Bench>("bench", ""), //
 ];
 
 const fn entry<T: Tool>(name: &'static str, amd_name: &'static str) -> Entry {

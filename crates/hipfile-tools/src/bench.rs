@@ -1,0 +1,305 @@
+//! `hipfile bench`: how fast files and GPU memory are connected, beside baselines that run in turn with it. The command line is
+//! here; who takes part, the clock and the report are in the modules below. It tunes nothing.
+
+mod cache;
+mod contender;
+mod disk;
+mod histogram;
+mod job;
+mod machine;
+mod moved;
+mod movers;
+mod report;
+mod rounds;
+mod run;
+mod subject;
+mod verify;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use hipfile::{Config, PageCache};
+
+use crate::failure::{Failure, note};
+use crate::{Tool, device, units};
+use contender::{Baseline, Lab, Who};
+use job::{Cache, Job, Mix};
+use report::{Report, Skipped};
+use rounds::{Entry, run_rounds};
+use subject::Subject;
+
+/// Measure how fast files and the memory of a GPU are connected
+///
+/// Reads or writes a file through the library, in turn with baselines: in each round everyone runs once, in an order that
+/// changes, and figures are medians over the rounds. Without FILE, a temporary file is made in the current folder. A FILE that
+/// exists is never written unless --destroy is given. The physical share is what the block device really moved.
+#[derive(clap::Args)]
+pub(crate) struct Bench {
+    /// File or block device to measure on; made and removed again if it does not exist
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// What to do
+    #[arg(long, value_enum, default_value = "read")]
+    rw: Mix,
+
+    /// Bytes of the file to use, 1G unless FILE exists [default: all of FILE]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
+    size: Option<u64>,
+
+    /// Bytes of one call, up to 1G
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = block_size)]
+    block: usize,
+
+    /// Threads that call at the same time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: u16,
+
+    /// By which door the library is entered
+    #[arg(long, value_enum, default_value = "sync")]
+    door: Door,
+
+    /// Engines that may serve, separated by commas, or auto for all
+    #[arg(long, value_name = "NAMES", default_value = "auto")]
+    engine: String,
+
+    /// Whether the library goes through the page cache
+    #[arg(long, value_enum, default_value = "auto")]
+    policy: Policy,
+
+    /// Drop the file's pages from the page cache before each run
+    #[arg(long, conflicts_with_all = ["warm", "half_warm"])]
+    cold: bool,
+
+    /// Have the file in the page cache before each run
+    #[arg(long, conflicts_with = "half_warm")]
+    warm: bool,
+
+    /// Have every other stretch of the file in the page cache before each run
+    #[arg(long)]
+    half_warm: bool,
+
+    /// Let a write find the file empty and make it grow
+    #[arg(long)]
+    extend: bool,
+
+    /// Do not sync at the end of a write
+    #[arg(long)]
+    no_sync: bool,
+
+    /// Bytes by which all offsets in the file are shifted
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = units::parse_size)]
+    offset_shift: u64,
+
+    /// End each run after so many seconds; warm reads and overwriting go on until then
+    #[arg(long, value_name = "SECONDS", value_parser = duration)]
+    duration: Option<Duration>,
+
+    /// Rounds
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+
+    /// Baselines to run in turn with the library, separated by commas
+    #[arg(long, value_enum, value_name = "NAMES", value_delimiter = ',', default_value = "serial,raw")]
+    baseline: Vec<Baseline>,
+
+    /// Run no baseline
+    #[arg(long, conflicts_with = "baseline")]
+    alone: bool,
+
+    /// Requests that the baseline raw keeps in flight
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    depth: u16,
+
+    /// Bytes of one request of the baseline raw
+    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = block_size)]
+    chunk: usize,
+
+    /// Check every byte that the library moves, with the clock stopped
+    #[arg(long)]
+    verify: bool,
+
+    /// Bind each of several threads to one processor
+    #[arg(long)]
+    pin: bool,
+
+    /// GPU, counted from 0
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    gpu: u32,
+
+    /// Write to FILE although it exists: its content is lost
+    #[arg(long)]
+    destroy: bool,
+
+    /// Do not remove the FILE that was made
+    #[arg(long)]
+    keep: bool,
+
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A way into the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Door {
+    /// Blocking calls; several in flight by --threads
+    Sync,
+}
+
+/// The library's page cache policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Policy {
+    /// By what is cached, sizes and file system
+    Auto,
+    /// Around the page cache
+    Direct,
+    /// Through the page cache
+    Buffered,
+    /// Leave nothing in the page cache
+    NoCache,
+}
+
+impl From<Policy> for PageCache {
+    fn from(policy: Policy) -> Self {
+        match policy {
+            Policy::Auto => PageCache::Auto,
+            Policy::Direct => PageCache::Direct,
+            Policy::Buffered => PageCache::Buffered,
+            Policy::NoCache => PageCache::NoCache,
+        }
+    }
+}
+
+fn block_size(text: &str) -> Result<usize, String> {
+    const MOST: u64 = 1 << 30;
+    match units::parse_size(text)? {
+        size @ 1..=MOST => usize::try_from(size).map_err(|error| error.to_string()),
+        _ => Err("the range is 1 byte to 1G".to_owned()),
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is needed, such as 2.5".to_owned())?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("a time above 0 is needed".to_owned()),
+    }
+}
+
+impl Tool for Bench {
+    fn run(self) -> Result<(), Failure> {
+        let opened = device::open(self.gpu)?;
+        let device = report::Device::from(opened.1);
+        if self.verify
+            && let Some(why) = device.moves_no_bytes()
+        {
+            return Err(Failure::new("--verify", format_args!("not possible here: {why}")));
+        }
+        let config = self.config(opened.0.config())?;
+        let subject = self.subject()?;
+        let job = self.job(&subject)?;
+        let lab = Lab { subject: &subject, gpu: self.gpu, driver: &opened.0 };
+        let mut entries = vec![Entry::new("hipfile", &Who::Library(Box::new(config)), &job, &lab)?];
+        let mut skipped = Vec::new();
+        for &baseline in self.baseline.iter().filter(|_| !self.alone) {
+            match Entry::new(baseline.name(), &Who::Baseline(baseline), &job, &lab) {
+                Ok(entry) => entries.push(entry),
+                Err(why) => skipped.push(Skipped { name: baseline.name().to_owned(), why: why.to_string() }),
+            }
+        }
+        run_rounds(&mut entries, &lab, self.repeat)?;
+        let report = Report::new(device, &subject, &job, self.repeat, &entries, skipped);
+        self.print(&report)
+    }
+}
+
+impl Bench {
+    /// The library's settings: those of the environment, and on top those of the command line.
+    fn config(&self, base: &Config) -> Result<Config, Failure> {
+        let mut config = base.clone();
+        if self.engine != "auto" {
+            let names: Vec<String> = self.engine.split(',').map(|name| name.trim().to_owned()).collect();
+            if let Some(unknown) = names.iter().find(|name| !hipfile::ENGINE_NAMES.contains(&name.as_str())) {
+                let known = hipfile::ENGINE_NAMES.join(", ");
+                return Err(Failure::new("--engine", format_args!("{unknown}: known are {known}")));
+            }
+            config.engines = Some(names);
+        }
+        config.page_cache = self.policy.into();
+        let moves_nothing = config.engines.iter().flatten().any(|name| name == "null");
+        if moves_nothing && self.verify {
+            return Err(Failure::new("--verify", "the engine null moves no bytes"));
+        }
+        if moves_nothing {
+            note("the engine null moves no bytes: what it carries is the cost of a call and nothing else");
+        }
+        Ok(config)
+    }
+
+    fn subject(&self) -> Result<Subject, Failure> {
+        const DEFAULT: u64 = 1 << 30;
+        let size = self.size.unwrap_or(DEFAULT) + self.offset_shift;
+        match &self.file {
+            None => Subject::make(&Subject::name(), size, false),
+            Some(path) if path.exists() && self.rw.writes() && !self.destroy => {
+                Err(Failure::at(path, "exists, and its content would be lost; --destroy allows that"))
+            }
+            Some(path) if path.exists() => Subject::open(path, self.rw.writes()),
+            Some(path) => Subject::make(path, size, self.keep),
+        }
+    }
+
+    fn job(&self, subject: &Subject) -> Result<Job, Failure> {
+        let room = subject.size.saturating_sub(self.offset_shift);
+        let span = self.size.unwrap_or(room);
+        let grows = self.extend && self.rw == Mix::Write;
+        if span == 0 || (span > room && !grows) {
+            let why = format_args!(
+                "{span} bytes from {} on are not within its {}",
+                self.offset_shift, subject.size
+            );
+            return Err(Failure::at(&subject.path, why));
+        }
+        if self.extend && !grows {
+            return Err(Failure::new("--extend", "only a sequential write can make a file grow"));
+        }
+        let whole_blocks = matches!(self.rw, Mix::Randread | Mix::Randwrite);
+        if whole_blocks && !(1..=u64::from(u32::MAX)).contains(&(span / self.block as u64)) {
+            let why = format_args!("{} bytes hold no or too many blocks of {}", span, self.block);
+            return Err(Failure::new("--block", why));
+        }
+        // Writes start from an empty cache too, or each would find what the one before left.
+        let cache = match (self.cold || self.rw.writes(), self.warm, self.half_warm) {
+            (_, true, _) => Cache::Warm,
+            (_, _, true) => Cache::Half,
+            (true, ..) => Cache::Cold,
+            _ => Cache::AsIs,
+        };
+        Ok(Job {
+            mix: self.rw,
+            extend: self.extend,
+            shift: self.offset_shift,
+            span,
+            threads: self.threads.into(),
+            depth: self.depth.into(),
+            chunk: self.chunk,
+            cache,
+            limit: self.duration,
+            sync: self.rw.writes() && !self.no_sync,
+            verify: self.verify,
+            pin: self.pin,
+            ..Job::read(span, self.block)
+        })
+    }
+
+    fn print(&self, report: &Report) -> Result<(), Failure> {
+        let text = match self.json {
+            true => serde_json::to_string(report).map_err(|error| Failure::new("--json", error))? + "\n",
+            false => report.to_string(),
+        };
+        write!(std::io::stdout(), "{text}").map_err(|error| Failure::new("standard output", error))
+    }
+}
