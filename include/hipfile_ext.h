@@ -53,6 +53,104 @@ typedef struct hipFileExtErrorInfo {
                                  failed yet. Valid until the next hipFile call on this thread */
 } hipFileExtErrorInfo_t;
 
+/** Most engines and most reasons that a hipFileExtHandleInfo_t of this header has room for. */
+#define HIPFILE_EXT_MAX_ENGINES 8
+#define HIPFILE_EXT_MAX_REASONS 64
+
+/** What one engine moved for a handle. */
+typedef struct hipFileExtEngineCounters {
+    const char *name;          /**< for instance "p2p"; static */
+    uint64_t read_operations;  /**< reads it carried, wholly or in part */
+    uint64_t read_bytes;       /**< bytes it read */
+    uint64_t read_errors;      /**< attempts to read that failed; another engine may have gone on */
+    uint64_t write_operations; /**< writes it carried, wholly or in part */
+    uint64_t write_bytes;      /**< bytes it wrote */
+    uint64_t write_errors;     /**< attempts to write that failed */
+} hipFileExtEngineCounters_t;
+
+/** What was staged through host memory for one reason. */
+typedef struct hipFileExtReasonCounters {
+    const char *word;          /**< one word, for instance "alignment"; static. Its place in the list never changes */
+    const char *text;          /**< what is missing, in plain words; static */
+    uint64_t read_operations;  /**< reads that were staged for it, wholly or in part */
+    uint64_t read_bytes;       /**< bytes of reads that were staged for it */
+    uint64_t write_operations; /**< writes that were staged for it, wholly or in part */
+    uint64_t write_bytes;      /**< bytes of writes that were staged for it */
+} hipFileExtReasonCounters_t;
+
+/** How staged transfers treat the page cache. */
+typedef enum hipFileExtPageCache {
+    hipFileExtPageCacheDefault = 0,  /**< the driver's setting (HIPFILE_PAGE_CACHE) */
+    hipFileExtPageCacheAuto = 1,     /**< by what is resident, and by size */
+    hipFileExtPageCacheDirect = 2,   /**< around it wherever the file has O_DIRECT */
+    hipFileExtPageCacheBuffered = 3, /**< through it */
+    hipFileExtPageCacheNoCache = 4   /**< around it, or through it with nothing left behind */
+} hipFileExtPageCache_t;
+
+/** What is known about a registered file, and what moved. */
+typedef struct hipFileExtHandleInfo {
+    size_t size;                  /**< in: sizeof the structure; out: bytes filled */
+    const char *engine;           /**< what an aligned read of 1 MiB into GPU memory would start with now; static */
+    const char *reason;           /**< why that engine stages, in one word; "" if it does not; static */
+    const char *reason_text;      /**< the same in plain words; static */
+    char file_system[32];         /**< its type, for instance "ext4"; "" if unknown */
+    char path[1024];              /**< where the file is, cut to fit; "" if it has no name */
+    uint32_t device_major;        /**< the block device under it; 0 and 0 if there is none or it is unknown */
+    uint32_t device_minor;
+    uint32_t memory_align;        /**< alignments of direct I/O in bytes; 0 if the file has none */
+    uint32_t offset_align;        /**< of file offsets and sizes of writes */
+    uint32_t read_offset_align;   /**< of file offsets and sizes of reads */
+    uint32_t private_descriptors; /**< descriptors that the library opened for it: 0 to 2 */
+    hipFileExtPageCache_t page_cache; /**< the setting in force */
+    uint32_t engine_count;        /**< entries of engines */
+    uint32_t reason_count;        /**< entries of reasons */
+    uint32_t reserved;            /**< 0 */
+    hipFileExtEngineCounters_t engines[HIPFILE_EXT_MAX_ENGINES]; /**< every engine of the library */
+    hipFileExtReasonCounters_t reasons[HIPFILE_EXT_MAX_REASONS]; /**< every reason; bytes sum up to what was staged */
+} hipFileExtHandleInfo_t;
+
+/** The staging memory. */
+typedef struct hipFileExtPoolInfo {
+    size_t size;         /**< in: sizeof the structure; out: bytes filled */
+    uint64_t held_bytes; /**< bytes held now */
+    uint64_t most_bytes; /**< bytes it may grow to */
+    uint64_t block_size; /**< bytes of one Block */
+} hipFileExtPoolInfo_t;
+
+/**
+ * Tells which path a file's transfers take, why, and what moved so far by engine and reason. Loads the GPU runtime if
+ * that has not happened yet. May be called while transfers run; the counters of one call need not be of one moment.
+ *
+ * @param      fh    a registered handle
+ * @param[in,out] info  info->size is set by the caller
+ * @return hipFileSuccess; hipFileHandleNotRegistered for an unknown handle, also when the driver is closed;
+ *         hipFileInvalidValue if info is NULL or info->size is too small for any field.
+ */
+HIPFILE_API hipFileError_t hipFileExtHandleGetInfo(hipFileHandle_t fh, hipFileExtHandleInfo_t *info);
+
+/**
+ * Gives a file a page cache setting of its own. Takes effect with the next transfer.
+ *
+ * @return hipFileSuccess; hipFileHandleNotRegistered; hipFileInvalidValue for a setting that is none of the enumeration.
+ */
+HIPFILE_API hipFileError_t hipFileExtHandleSetPageCache(hipFileHandle_t fh, hipFileExtPageCache_t setting);
+
+/**
+ * Tells how much staging memory the library holds.
+ *
+ * @param[in,out] info  info->size is set by the caller
+ * @return hipFileSuccess, with zeroes while the driver is closed; hipFileInvalidValue if info is NULL or info->size is
+ *         too small for any field.
+ */
+HIPFILE_API hipFileError_t hipFileExtPoolGetInfo(hipFileExtPoolInfo_t *info);
+
+/**
+ * Gives staging memory that is not in use back to the system now. The library does so by itself after some idle time.
+ *
+ * @return hipFileSuccess, also when there was nothing to give back.
+ */
+HIPFILE_API hipFileError_t hipFileExtPoolTrim(void);
+
 /**
  * Tells which library this is and what it can do. Opens nothing.
  *

@@ -101,6 +101,8 @@ c_macros! {
     HIPFILE_EXT_FEATURE_PARAMETERS: u64 = 0x10;
     HIPFILE_EXT_FEATURE_STATISTICS: u64 = 0x20;
     HIPFILE_EXT_FEATURE_USERSPACE_FS: u64 = 0x40;
+    HIPFILE_EXT_MAX_ENGINES: usize = 8;
+    HIPFILE_EXT_MAX_REASONS: usize = 64;
 }
 
 // --- errors ---
@@ -326,6 +328,61 @@ c_type!(struct hipFileExtErrorInfo_t as "hipFileExtErrorInfo_t" {
     text: *const c_char,
 });
 
+c_type!(struct hipFileExtEngineCounters_t as "hipFileExtEngineCounters_t" {
+    name: *const c_char,
+    read_operations: u64,
+    read_bytes: u64,
+    read_errors: u64,
+    write_operations: u64,
+    write_bytes: u64,
+    write_errors: u64,
+});
+
+c_type!(struct hipFileExtReasonCounters_t as "hipFileExtReasonCounters_t" {
+    word: *const c_char,
+    text: *const c_char,
+    read_operations: u64,
+    read_bytes: u64,
+    write_operations: u64,
+    write_bytes: u64,
+});
+
+c_enum!(hipFileExtPageCache_t {
+    hipFileExtPageCacheDefault = 0,
+    hipFileExtPageCacheAuto = 1,
+    hipFileExtPageCacheDirect = 2,
+    hipFileExtPageCacheBuffered = 3,
+    hipFileExtPageCacheNoCache = 4,
+});
+
+c_type!(struct hipFileExtHandleInfo_t as "hipFileExtHandleInfo_t" {
+    size: usize,
+    engine: *const c_char,
+    reason: *const c_char,
+    reason_text: *const c_char,
+    file_system: [c_char; 32],
+    path: [c_char; 1024],
+    device_major: u32,
+    device_minor: u32,
+    memory_align: u32,
+    offset_align: u32,
+    read_offset_align: u32,
+    private_descriptors: u32,
+    page_cache: hipFileExtPageCache_t,
+    engine_count: u32,
+    reason_count: u32,
+    reserved: u32,
+    engines: [hipFileExtEngineCounters_t; HIPFILE_EXT_MAX_ENGINES],
+    reasons: [hipFileExtReasonCounters_t; HIPFILE_EXT_MAX_REASONS],
+});
+
+c_type!(struct hipFileExtPoolInfo_t as "hipFileExtPoolInfo_t" {
+    size: usize,
+    held_bytes: u64,
+    most_bytes: u64,
+    block_size: u64,
+});
+
 mod stats;
 pub use stats::*;
 
@@ -362,4 +419,9 @@ pub const LAYOUTS: &[Layout] = &[
     hipFileStatsError_t::LAYOUT,
     hipFileExtBuildInfo_t::LAYOUT,
     hipFileExtErrorInfo_t::LAYOUT,
+    hipFileExtEngineCounters_t::LAYOUT,
+    hipFileExtReasonCounters_t::LAYOUT,
+    hipFileExtPageCache_t::LAYOUT,
+    hipFileExtHandleInfo_t::LAYOUT,
+    hipFileExtPoolInfo_t::LAYOUT,
 ];

@@ -1,8 +1,15 @@
 //! `include/hipfile_ext.h`: what this library adds. Not in the dispatch table, whose layout is not ours to extend.
 
-use core::ffi::CStr;
+use core::ffi::{CStr, c_char};
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
+
+use hipfile::{Driver, FileInfo, PageCache, Reason};
 
 use crate::abi::*;
+use crate::file::file_id;
+use crate::global;
 use crate::guard::{self, Failure};
 
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
@@ -56,6 +63,180 @@ pub unsafe extern "C" fn hipFileExtLastError(info: *mut hipFileExtErrorInfo_t) -
             Some(Err(failure)) => failure.as_status(),
             None => answer(hipFileInternalError),
         }
+    })
+}
+
+/// See `include/hipfile_ext.h`.
+///
+/// # Safety
+/// `info` is NULL or points to a structure whose first member holds its size in bytes, all of which may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipFileExtHandleGetInfo(
+    fh: hipFileHandle_t,
+    info: *mut hipFileExtHandleInfo_t,
+) -> hipFileError_t {
+    guard::status(c"hipFileExtHandleGetInfo", || {
+        let driver = global::current()
+            .ok_or_else(|| Failure::new(hipFileHandleNotRegistered, "the driver is not open"))?;
+        let known = driver.file_info(file_id(fh))?;
+        // SAFETY: the caller's promise is the one that `fill` asks for.
+        unsafe { fill(info, handle_info(&known)) }
+    })
+}
+
+fn handle_info(known: &FileInfo) -> hipFileExtHandleInfo_t {
+    let words = words();
+    let engines: [_; HIPFILE_EXT_MAX_ENGINES] = core::array::from_fn(|n| {
+        let name = hipfile::ENGINE_NAMES.get(n).copied().unwrap_or_default();
+        let of = |side: &[hipfile::EngineStats]| {
+            side.iter().find(|e| e.engine == name).map_or((0, 0, 0), |e| (e.operations, e.bytes, e.errors))
+        };
+        let (read, write) = (of(&known.stats.read), of(&known.stats.write));
+        hipFileExtEngineCounters_t {
+            name: words.engines.get(n).map_or(c"".as_ptr(), |name| name.as_ptr()),
+            read_operations: read.0,
+            read_bytes: read.1,
+            read_errors: read.2,
+            write_operations: write.0,
+            write_bytes: write.1,
+            write_errors: write.2,
+        }
+    });
+    let reasons: [_; HIPFILE_EXT_MAX_REASONS] = core::array::from_fn(|n| {
+        let of = |side: &[hipfile::ReasonStats]| {
+            side.iter().find(|r| r.reason as usize == n).map_or((0, 0), |r| (r.operations, r.bytes))
+        };
+        let (read, write) = (of(&known.stats.read_staged), of(&known.stats.write_staged));
+        let (word, text) = words.reason(n);
+        hipFileExtReasonCounters_t {
+            word,
+            text,
+            read_operations: read.0,
+            read_bytes: read.1,
+            write_operations: write.0,
+            write_bytes: write.1,
+        }
+    });
+    let engine = hipfile::ENGINE_NAMES.iter().position(|name| *name == known.engine);
+    let (reason, reason_text) =
+        known.reason.map_or((c"".as_ptr(), c"".as_ptr()), |reason| words.reason(reason as usize));
+    let align = known.direct_align;
+    let device = known.storage.device.unwrap_or_default();
+    let path = known.path.as_deref().map_or(&b""[..], |path| path.as_os_str().as_bytes());
+    hipFileExtHandleInfo_t {
+        size: size_of::<hipFileExtHandleInfo_t>(),
+        engine: engine.and_then(|n| words.engines.get(n)).map_or(c"none".as_ptr(), |name| name.as_ptr()),
+        reason,
+        reason_text,
+        file_system: chars(known.file_system.as_deref().unwrap_or_default().as_bytes()),
+        path: chars(path),
+        device_major: device.0,
+        device_minor: device.1,
+        memory_align: align.map_or(0, |a| a.mem),
+        offset_align: align.map_or(0, |a| a.offset),
+        read_offset_align: align.map_or(0, |a| a.read_offset),
+        private_descriptors: known.private_descriptors as u32,
+        page_cache: match known.page_cache {
+            PageCache::Direct => hipFileExtPageCacheDirect,
+            PageCache::Buffered => hipFileExtPageCacheBuffered,
+            PageCache::NoCache => hipFileExtPageCacheNoCache,
+            _ => hipFileExtPageCacheAuto,
+        },
+        engine_count: hipfile::ENGINE_NAMES.len() as u32,
+        reason_count: Reason::ALL.len() as u32,
+        reserved: 0,
+        engines,
+        reasons,
+    }
+}
+
+/// As many bytes as fit, and a NUL.
+fn chars<const N: usize>(bytes: &[u8]) -> [c_char; N] {
+    let mut out = [0; N];
+    for (to, from) in out.iter_mut().zip(bytes).take(N - 1) {
+        *to = *from as c_char;
+    }
+    out
+}
+
+/// Static texts with the NUL that C wants.
+struct Words {
+    engines: Vec<CString>,
+    reasons: Vec<(CString, CString)>,
+}
+
+impl Words {
+    fn reason(&self, number: usize) -> (*const c_char, *const c_char) {
+        self.reasons
+            .get(number)
+            .map_or((c"".as_ptr(), c"".as_ptr()), |(word, text)| (word.as_ptr(), text.as_ptr()))
+    }
+}
+
+fn words() -> &'static Words {
+    static WORDS: OnceLock<Words> = OnceLock::new();
+    WORDS.get_or_init(|| {
+        let c = |text: &str| CString::new(text).unwrap_or_default();
+        Words {
+            engines: hipfile::ENGINE_NAMES.iter().map(|name| c(name)).collect(),
+            reasons: Reason::ALL.iter().map(|reason| (c(reason.word()), c(reason.text()))).collect(),
+        }
+    })
+}
+
+/// See `include/hipfile_ext.h`.
+#[unsafe(no_mangle)]
+#[allow(clippy::not_unsafe_ptr_arg_deref, reason = "a handle: looked up, never dereferenced")]
+pub extern "C" fn hipFileExtHandleSetPageCache(
+    fh: hipFileHandle_t,
+    setting: hipFileExtPageCache_t,
+) -> hipFileError_t {
+    guard::status(c"hipFileExtHandleSetPageCache", || {
+        let choices = [
+            (hipFileExtPageCacheDefault, None),
+            (hipFileExtPageCacheAuto, Some(PageCache::Auto)),
+            (hipFileExtPageCacheDirect, Some(PageCache::Direct)),
+            (hipFileExtPageCacheBuffered, Some(PageCache::Buffered)),
+            (hipFileExtPageCacheNoCache, Some(PageCache::NoCache)),
+        ];
+        let Some((_, setting)) = choices.into_iter().find(|(number, _)| *number == setting) else {
+            let text = format!("{} is no page cache setting", setting.0);
+            return Err(Failure::new(hipFileInvalidValue, text));
+        };
+        let driver = global::current()
+            .ok_or_else(|| Failure::new(hipFileHandleNotRegistered, "the driver is not open"))?;
+        Ok(driver.set_page_cache(file_id(fh), setting)?)
+    })
+}
+
+/// See `include/hipfile_ext.h`.
+///
+/// # Safety
+/// `info` is NULL or points to a structure whose first member holds its size in bytes, all of which may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipFileExtPoolGetInfo(info: *mut hipFileExtPoolInfo_t) -> hipFileError_t {
+    guard::status(c"hipFileExtPoolGetInfo", || {
+        let driver = global::current();
+        let of = |get: fn(&Driver) -> usize| driver.as_ref().map_or(0, |driver| get(driver) as u64);
+        let full = hipFileExtPoolInfo_t {
+            size: size_of::<hipFileExtPoolInfo_t>(),
+            held_bytes: of(|driver| driver.staging_bytes()),
+            most_bytes: of(|driver| driver.config().pool_len),
+            block_size: of(|driver| driver.config().block_len),
+        };
+        // SAFETY: the caller's promise is the one that `fill` asks for.
+        unsafe { fill(info, full) }
+    })
+}
+
+/// See `include/hipfile_ext.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn hipFileExtPoolTrim() -> hipFileError_t {
+    guard::status(c"hipFileExtPoolTrim", || {
+        if let Some(driver) = global::current() {
+            driver.trim();
+        }
+        Ok(())
     })
 }
 

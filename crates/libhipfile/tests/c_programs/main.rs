@@ -6,6 +6,7 @@
 
 mod harness;
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
 use harness::{Program, Variant};
@@ -64,7 +65,7 @@ fn threads(mode: &str) -> Program {
 
 /// Exit status 42 is the program's own choice.
 fn exit(mode: &str) -> Program {
-    Program::test("exit").arg(mode).ends_with(42)
+    Program::test("exit").arg(mode).ends_with(42).silent()
 }
 
 fn hip_errors(mode: &str, fault: &str) -> Program {
@@ -84,6 +85,7 @@ three_ways! {
         .env("HIPFILE_UNSUPPORTED_FILE_SYSTEMS", "true");
     io_checks: Program::test("io_checks");
     behaviour_88_last_error: Program::test("last_error");
+    behaviour_123_handle_info: Program::test("handle_info");
     stubs: Program::test("stubs");
     threads_files: threads("files");
     threads_buffers: threads("buffers");
@@ -112,12 +114,14 @@ three_ways! {
     hip_fails_to_copy: hip_errors("copy", "hipMemcpy:1:hipErrorLaunchFailure").env("HIPFILE_FORCE_COMPAT_MODE", "true");
     hip_has_no_device: Program::test("hip_errors").arg("no_device").env("HIP_EMU_DEVICES", "0");
     // More device memory than the others; the file is sparse.
-    behaviour_10_big: Program::test("big").env("HIP_EMU_MEMORY", "4G");
+    behaviour_10_big: Program::test("big").env("HIP_EMU_MEMORY", "2080M");
 }
 
 plainly! {
     // Breaks the rules on purpose, so a tool that watches for broken rules would object.
     strictness: Program::test("strictness");
+    // Changes the code of a library that is in use; valgrind would not notice.
+    behaviour_46_no_hip_call_at_exit: exit("trap");
 }
 
 examples! {
@@ -161,6 +165,14 @@ fn asan_sees_a_stray_access_on_the_stack() {
 #[test]
 fn asan_sees_a_leak() {
     Program::test("control").arg("leak").must_be_caught(Variant::Asan, "detected memory leaks");
+}
+
+/// The control of `behaviour_46_no_hip_call_at_exit`.
+#[test]
+fn a_hip_call_at_exit_would_be_seen() {
+    const SIGTRAP: i32 = 5;
+    let outcome = Program::test("exit").arg("trap_works").outcome(Variant::Plain);
+    assert!(outcome.status.signal() == Some(SIGTRAP), "{outcome}");
 }
 
 /// The last ROCm that numbers memory types in another way, as Debian packages it.
