@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::device::Device;
 use crate::rangemap::Ranged;
-use crate::usage::Usage;
+use crate::usage::{Usage, Used};
 
 /// An address as the caller gave it: of device memory, or of host memory. Never dereferenced by safe code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -71,6 +71,12 @@ impl BufferRecord {
     }
 }
 
+impl Used for BufferRecord {
+    fn usage(&self) -> &Usage {
+        &self.usage
+    }
+}
+
 impl Ranged for BufferRecord {
     fn base(&self) -> usize {
         self.base
@@ -100,6 +106,12 @@ impl<'a> Span<'a> {
 
     pub(crate) fn place(&self) -> &'a Place {
         &self.buffer.place
+    }
+
+    /// This piece and the next as one, if they touch.
+    pub(crate) fn joined(&self, next: &Span<'_>) -> Option<Span<'a>> {
+        let touch = std::ptr::eq(self.buffer, next.buffer) && self.start + self.len == next.start;
+        touch.then(|| Span { len: self.len + next.len, ..*self })
     }
 
     /// A piece of this piece.
@@ -132,6 +144,10 @@ mod tests {
         }
         let span = buffer.span(10, 50).unwrap().slice(5, 45);
         assert_eq!((span.start(), span.len()), (0x100f, 45));
+        let whole = buffer.span(0, 100).unwrap();
+        let joined = whole.slice(10, 20).joined(&whole.slice(30, 5)).unwrap();
+        assert_eq!((joined.start(), joined.len()), (0x100a, 25));
+        assert!(whole.slice(10, 20).joined(&whole.slice(31, 5)).is_none());
         let outside = std::panic::AssertUnwindSafe(|| buffer.span(0, 10).unwrap().slice(5, 6).len());
         assert!(std::panic::catch_unwind(outside).is_err());
     }

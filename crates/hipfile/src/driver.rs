@@ -16,10 +16,15 @@ use crate::pool::Helpers;
 use crate::rangemap::{RangeMap, Ranged, Removal, View};
 use crate::reason::Reason;
 use crate::registry::Registry;
-use crate::route::Router;
+use crate::route::{Router, Way};
 use crate::stats::{Counters, Stats};
 use crate::sys;
 use crate::transfer::{self, Transfer};
+use crate::usage::Hold;
+use crate::workers::Workers;
+
+/// Threads for queued work; most of them wait for storage most of the time.
+const QUEUE_THREADS: usize = 16;
 
 /// A registered file's number. Any number may be asked about; one that was never given out, or whose file is
 /// deregistered, is simply not registered. Numbers are never given out twice in a process.
@@ -54,6 +59,7 @@ pub(crate) struct Inner {
     devices: OnceLock<Devices>,
     blocks: Arc<BlockPool>,
     router: Router,
+    workers: Workers,
     counters: Counters,
     /// [`sys::forks`] at open; another number means that this is a child that inherited the driver.
     forks: u32,
@@ -85,6 +91,7 @@ impl Driver {
                 devices: OnceLock::new(),
                 blocks,
                 router,
+                workers: Workers::new("hipfile-batch", QUEUE_THREADS),
                 counters: Counters::new(),
                 forks: sys::forks(),
             }),
@@ -304,7 +311,7 @@ impl Driver {
         let view = inner.buffers.view();
         let registered = inner
             .registered(&view, ptr, len, buffer_offset)
-            .and_then(|record| Some((record, record.usage.enter()?)));
+            .and_then(|record| Some((&**record, record.usage.enter()?)));
         let temporary;
         let (record, _buffer_in_use) = match registered {
             Some((record, in_use)) => (record, Some(in_use)),
@@ -314,14 +321,7 @@ impl Driver {
             }
         };
         let transfer = transfer::check(op, &file, record, ptr.0, len, file_offset, buffer_offset)?;
-        if transfer.len() == 0 {
-            return Ok(0);
-        }
-        let moved = inner.router.run(&transfer, &[&inner.counters, &file.counters])?;
-        if op == Op::Write && inner.config.write_sync == WriteSync::Data {
-            sync(&transfer)?;
-        }
-        Ok(moved)
+        inner.carry(&transfer)
     }
 
     /// Gives a file a page cache setting of its own, or with `None` the driver's again.
@@ -359,6 +359,66 @@ fn sync(transfer: &Transfer<'_>) -> Result<()> {
 }
 
 impl Inner {
+    /// Carries a checked transfer out on this thread.
+    pub(crate) fn carry(&self, transfer: &Transfer<'_>) -> Result<usize> {
+        if transfer.len() == 0 {
+            return Ok(0);
+        }
+        let moved = self.router.run(transfer, &[&self.counters, &transfer.file.counters])?;
+        if transfer.op == Op::Write && self.config.write_sync == WriteSync::Data {
+            sync(transfer)?;
+        }
+        Ok(moved)
+    }
+
+    /// The engines, for work that takes a queue of theirs.
+    pub(crate) fn router(&self) -> &Router {
+        &self.router
+    }
+
+    /// Counts what a queue has moved wholly.
+    pub(crate) fn queue_moved(&self, way: Way, transfer: &Transfer<'_>) {
+        self.router.queue_moved(way, transfer, &[&self.counters, &transfer.file.counters]);
+    }
+
+    /// The threads that carry out queued work.
+    pub(crate) fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
+    /// How many threads should work at the same time where they are busy rather than wait.
+    pub(crate) fn busy_threads(&self) -> usize {
+        self.config.io_threads
+    }
+
+    /// A file, held for queued work.
+    pub(crate) fn hold_file(&self, id: FileId) -> Option<Hold<FileRecord>> {
+        Hold::new(self.files.get(id.0)?.to_arc())
+    }
+
+    /// The memory for a request, held for queued work: a registration, or else a record made for requests at this
+    /// address. `last` keeps such a record for the next request.
+    pub(crate) fn hold_buffer(
+        &self,
+        ptr: DevPtr,
+        len: usize,
+        buffer_offset: i64,
+        op: Op,
+        last: &mut Option<Arc<BufferRecord>>,
+    ) -> Result<Hold<BufferRecord>> {
+        let view = self.buffers.view();
+        let registered = self.registered(&view, ptr, len, buffer_offset).map(Arc::clone).and_then(Hold::new);
+        if let Some(hold) = registered {
+            return Ok(hold);
+        }
+        let record = match last.take().filter(|record| record.base() == ptr.0) {
+            Some(record) => record,
+            None => Arc::new(self.unregistered(ptr, op)?),
+        };
+        *last = Some(Arc::clone(&record));
+        Hold::new(record).ok_or_else(|| Error::new(ErrorKind::InternalError, op.name()))
+    }
+
     /// What would carry a transfer, and why it would be staged.
     pub(crate) fn verdict(&self, transfer: &Transfer<'_>) -> (&'static str, Option<Reason>) {
         self.router.verdict(transfer)
@@ -394,7 +454,7 @@ impl Inner {
         ptr: DevPtr,
         len: usize,
         buffer_offset: i64,
-    ) -> Option<&'v BufferRecord> {
+    ) -> Option<&'v Arc<BufferRecord>> {
         if let Some(exact) = view.exact(ptr.0) {
             return Some(exact);
         }

@@ -16,7 +16,7 @@ use crate::op::Op;
 use crate::stats::{Counters, MAX_ENGINES};
 use crate::storage::{self, Roots, StorageFacts};
 use crate::sys::{self, Statx};
-use crate::usage::Usage;
+use crate::usage::{Usage, Used};
 
 /// What kind of thing the descriptor refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -363,6 +363,12 @@ impl FileRecord {
         let buffered =
             matches!(self.buffered.get(), Some(Descriptor::Private(_) | Descriptor::DirectOnly(_)));
         usize::from(buffered) + usize::from(matches!(self.direct.get(), Some(Some(_))))
+    }
+}
+
+impl Used for FileRecord {
+    fn usage(&self) -> &Usage {
+        &self.usage
     }
 }
 

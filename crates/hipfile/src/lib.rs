@@ -25,6 +25,8 @@
 #![deny(unsafe_code)]
 
 mod advice;
+#[allow(unsafe_code, reason = "declares that memory must outlive what is submitted")]
+mod batch;
 #[allow(unsafe_code, reason = "maps staging memory")]
 mod block;
 #[allow(unsafe_code, reason = "declares what makes a range of memory valid")]
@@ -46,22 +48,29 @@ mod health;
 mod info;
 mod notice;
 mod op;
+#[allow(unsafe_code, reason = "submits memory it owns")]
+mod owned;
 pub mod platform;
 mod policy;
 #[allow(unsafe_code, reason = "lends a call's closure to helper threads")]
 mod pool;
+mod queued;
 mod rangemap;
 mod reason;
 mod registry;
 mod route;
+mod slots;
 mod stats;
 pub mod storage;
 #[allow(unsafe_code, reason = "system calls without a wrapper")]
 mod sys;
+mod ticket;
 #[cfg_attr(test, allow(unsafe_code, reason = "tests make buffers out of thin air"))]
 mod transfer;
 mod usage;
+mod workers;
 
+pub use batch::{Batches, Entry, Event, EventStatus, MAX_BATCH, RawBatch};
 pub use buffer::DevPtr;
 pub use config::{
     Config, DeviceChoice, ENGINE_NAMES, Fallback, Order, PageCache, SETTINGS, Setting, WriteSync,
@@ -71,6 +80,8 @@ pub use driver::{Driver, FileId};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{DirectAlign, FileType};
 pub use handle::{Buffer, File};
+pub use op::Op;
+pub use owned::{Batch, Finished, Job};
 pub use info::FileInfo;
 pub use reason::Reason;
 pub use stats::{EngineStats, ReasonStats, Stats};

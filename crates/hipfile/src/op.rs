@@ -2,7 +2,7 @@
 
 /// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Op {
+pub enum Op {
     /// From the file to memory.
     Read = 0,
     /// From memory to the file.

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::config::{Config, Fallback};
-use crate::engine::{self, DIRECT_RANK, Engine, Fit, Parts, Stop};
+use crate::engine::{self, DIRECT_RANK, Engine, Fit, Parts, Queue, Stop};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::file::FileRecord;
 use crate::notice;
@@ -48,6 +48,14 @@ struct Choice<'r> {
     index: usize,
     engine: &'r dyn Engine,
     fit: Fit,
+}
+
+/// A transfer's way through an engine's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    index: usize,
+    pub(crate) cache: Cache,
+    staged: Reason,
 }
 
 /// The next step of a transfer.
@@ -130,6 +138,32 @@ impl Router {
         let choice = self.choose(&part, excluded, true).ok()?;
         let body = choice.fit.body.clone();
         Some(Step { choice, part: part.part(body), staged: Some(reason) })
+    }
+
+    /// The queue that a whole transfer may take, if it would be staged in one step and an engine has a queue for such.
+    pub(crate) fn queue_for(&self, transfer: &Transfer<'_>) -> Option<Way> {
+        if self.fallback == Fallback::Forbid || transfer.len() == 0 {
+            return None;
+        }
+        let Step { part, staged, .. } = self.next_step(transfer, 0, true)?;
+        let staged = staged.filter(|_| part.len() == transfer.len())?;
+        let takes = |engine: &dyn Engine| engine.queue().is_some_and(|queue| queue.takes(&part));
+        let (index, _) = self.engines.iter().find(|(_, engine)| takes(engine.as_ref()))?;
+        Some(Way { index: *index, cache: part.cache, staged })
+    }
+
+    /// The queue of a way.
+    pub(crate) fn queue(&self, way: Way) -> Option<&dyn Queue> {
+        self.engines.iter().find(|(index, _)| *index == way.index)?.1.queue()
+    }
+
+    /// Counts a transfer that a queue has moved wholly.
+    pub(crate) fn queue_moved(&self, way: Way, transfer: &Transfer<'_>, counters: &[&Counters]) {
+        self.warn(transfer.file, way.staged);
+        for counters in counters {
+            counters.moved(transfer.op, way.index, transfer.len(), true);
+            counters.staged(transfer.op, way.staged, transfer.len(), true);
+        }
     }
 
     /// Carries a transfer out, engine by engine.

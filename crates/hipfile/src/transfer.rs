@@ -35,6 +35,16 @@ impl<'a> Transfer<'a> {
         self.span.len()
     }
 
+    /// As it is before anybody has decided anything about it.
+    pub(crate) fn new(op: Op, file: &'a FileRecord, span: Span<'a>, file_offset: u64) -> Transfer<'a> {
+        Transfer { op, file, span, file_offset, cache: Cache::Through }
+    }
+
+    /// Where in the buffer it lies.
+    pub(crate) fn offset_in(&self, buffer: &BufferRecord) -> usize {
+        self.span.start() - buffer.base()
+    }
+
     /// A part of it.
     pub(crate) fn part(&self, range: std::ops::Range<usize>) -> Transfer<'a> {
         Transfer {
@@ -76,7 +86,7 @@ pub(crate) fn check<'a>(
         )));
     }
     match buffer.span(inner + buffer_offset, len) {
-        Some(span) => Ok(Transfer { op, file, span, file_offset, cache: Cache::Through }),
+        Some(span) => Ok(Transfer::new(op, file, span, file_offset)),
         None => Err(range_error(format!(
             "size {len} at buffer offset {buffer_offset} passes the end of the buffer ({usable} bytes)"
         ))),

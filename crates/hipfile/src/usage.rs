@@ -1,6 +1,7 @@
 //! Counting the operations that use an object, without a cache line that every thread writes. Not a reference count:
 //! memory is kept alive by `Arc`; this answers only "may it be deregistered now?".
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering, fence};
 
 use crossbeam_utils::CachePadded;
@@ -54,6 +55,41 @@ impl Usage {
     }
 }
 
+/// An object whose uses are counted.
+pub(crate) trait Used {
+    fn usage(&self) -> &Usage;
+}
+
+/// A use that owns its object, for work that outlives the call that began it.
+#[derive(Debug)]
+pub(crate) struct Hold<T: Used> {
+    object: Arc<T>,
+    stripe: usize,
+}
+
+impl<T: Used> Hold<T> {
+    /// Begins a use; `None` once the object is retired.
+    pub(crate) fn new(object: Arc<T>) -> Option<Hold<T>> {
+        let stripe = thread_stripe() % STRIPES;
+        // Its end is this value's drop.
+        std::mem::forget(object.usage().enter()?);
+        Some(Hold { object, stripe })
+    }
+}
+
+impl<T: Used> std::ops::Deref for Hold<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.object
+    }
+}
+
+impl<T: Used> Drop for Hold<T> {
+    fn drop(&mut self) {
+        drop(InUse { stripe: &self.object.usage().stripes[self.stripe] });
+    }
+}
+
 /// A small number for this thread, spread evenly over threads.
 pub(crate) fn thread_stripe() -> usize {
     use std::cell::Cell;
@@ -85,5 +121,22 @@ mod tests {
         drop(two);
         assert!(usage.retire());
         assert!(usage.enter().is_none());
+    }
+
+    #[test]
+    fn a_hold_may_end_on_another_thread() {
+        #[derive(Default)]
+        struct Object(Usage);
+        impl Used for Object {
+            fn usage(&self) -> &Usage {
+                &self.0
+            }
+        }
+        let object = Arc::new(Object::default());
+        let hold = Hold::new(Arc::clone(&object)).unwrap();
+        assert!(!object.0.retire());
+        std::thread::spawn(move || drop(hold)).join().unwrap();
+        assert!(object.0.retire());
+        assert!(Hold::new(object).is_none());
     }
 }

@@ -16,6 +16,7 @@ use crate::block::BlockPool;
 use crate::config::Config;
 use crate::error::Error;
 use crate::pool::Helpers;
+use crate::queued::Source;
 use crate::reason::Reason;
 use crate::transfer::Transfer;
 
@@ -38,6 +39,21 @@ pub(crate) trait Engine: Send + Sync + std::fmt::Debug {
 
     /// Carries the transfer out on this thread.
     fn run(&self, transfer: &Transfer<'_>) -> Outcome;
+
+    /// Its queue for many small transfers at once, if it has one.
+    fn queue(&self) -> Option<&dyn Queue> {
+        None
+    }
+}
+
+/// The power to carry many small transfers at once.
+pub(crate) trait Queue {
+    /// Whether it takes this transfer, treated as its `cache` says.
+    fn takes(&self, transfer: &Transfer<'_>) -> bool;
+
+    /// Carries out what the source hands out, on this thread, until it hands out nothing and all is done. Each piece is
+    /// given back once.
+    fn run(&self, source: &mut dyn Source);
 }
 
 /// An engine's offer for a transfer.

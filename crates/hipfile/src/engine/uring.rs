@@ -1,5 +1,7 @@
 //! Large staged transfers around the page cache: several pieces in flight in a ring, each copied to or from the GPU
-//! while the storage works on the others. Small ones, and buffered ones, are not its business.
+//! while the storage works on the others. Small ones are its business only as many at once, which is `queue`.
+
+mod queue;
 
 use std::cell::RefCell;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -9,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use io_uring::{IoUring, opcode, types};
 
 use super::chunks::{Chunk, Chunks, Prefix};
-use super::{Engine, Fit, Outcome, Parts};
+use super::{Engine, Fit, Outcome, Parts, Queue};
 use crate::block::{Block, BlockPool};
 use crate::buffer::Place;
 use crate::device::Device;
@@ -20,7 +22,7 @@ use crate::sys;
 use crate::transfer::{Cache, Transfer};
 
 /// Entries of a ring; the queue depth is never more.
-const ENTRIES: u32 = 64;
+const ENTRIES: u32 = 128;
 
 #[derive(Debug)]
 struct Uring {
@@ -71,6 +73,10 @@ impl Engine for Uring {
         });
         // Without a ring another engine carries it.
         ran.ok().flatten().unwrap_or_else(|| Outcome::short(0))
+    }
+
+    fn queue(&self) -> Option<&dyn Queue> {
+        Some(self)
     }
 }
 
@@ -148,6 +154,18 @@ impl Uring {
     }
 }
 
+/// Hands what was started to the kernel, and waits until something is finished if asked to.
+fn submit(ring: &IoUring, wait: bool) {
+    loop {
+        match ring.submitter().submit_and_wait(usize::from(wait)) {
+            Ok(_) => return,
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
+            // Nothing else can be answered for a valid ring; its requests must not be abandoned.
+            Err(error) => panic!("io_uring_enter failed: {error}"),
+        }
+    }
+}
+
 impl Flight<'_, '_> {
     fn free_slot(&self) -> Option<usize> {
         self.slots.iter().position(|slot| slot.piece.is_none())
@@ -170,17 +188,8 @@ impl Flight<'_, '_> {
         self.in_flight += 1;
     }
 
-    /// Hands what was started to the kernel, and waits until something is finished if asked to.
     fn submit(&self, wait: bool) {
-        loop {
-            match self.ring.submitter().submit_and_wait(usize::from(wait)) {
-                Ok(_) => return,
-                Err(error)
-                    if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
-                // Nothing else can be answered for a valid ring; its requests must not be abandoned.
-                Err(error) => panic!("io_uring_enter failed: {error}"),
-            }
-        }
+        submit(self.ring, wait);
     }
 
     /// One finished request: its slot and result.

@@ -53,6 +53,7 @@ over_file_systems! {
 }
 
 mod suite {
+    mod batches;
     mod buffers;
     mod coherence;
     mod direct;

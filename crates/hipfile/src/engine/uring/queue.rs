@@ -1,0 +1,292 @@
+//! Many small reads in one ring: each kernel entry starts and reaps as many as there are, several share a Block, and
+//! those whose memory touches are copied to the GPU in one piece. It retries nothing; what does not come out whole is
+//! handed back.
+
+use std::os::fd::AsRawFd;
+
+use io_uring::{IoUring, opcode, types};
+
+use super::{ENTRIES, RING, Uring, submit};
+use crate::block::Block;
+use crate::buffer::{Place, Span};
+use crate::engine::Queue;
+use crate::file::FileType;
+use crate::op::Op;
+use crate::queued::{Queued, Source};
+use crate::transfer::{Cache, Transfer};
+
+/// Most Blocks of one flight; all but the first only if they are free at once.
+const MOST_BLOCKS: usize = 8;
+/// Longest read through the page cache.
+const MOST_CACHED: usize = 64 << 10;
+/// Where a piece may start in a Block read around the page cache, which memory must be aligned for, and otherwise.
+const PAGE: usize = 4096;
+const LINE: usize = 64;
+
+impl Queue for Uring {
+    fn takes(&self, transfer: &Transfer<'_>) -> bool {
+        transfer.op == Op::Read
+            && transfer.len() > 0
+            && matches!(transfer.span.place(), Place::Device { .. })
+            && !self.refused.load(std::sync::atomic::Ordering::Relaxed)
+            && transfer.file.file_type() != FileType::Character
+            && Ask::of(transfer).is_some_and(|ask| ask.len <= self.blocks.block_len())
+    }
+
+    fn run(&self, source: &mut dyn Source) {
+        let _ = RING.try_with(|cell| {
+            let mut cell = cell.try_borrow_mut().ok()?;
+            let ring = self.ring(&mut cell)?;
+            self.fly(ring, source);
+            Some(())
+        });
+        // What is left, for lack of a ring or of memory, goes the ordinary way.
+        while let Some((piece, _)) = source.next() {
+            source.again(piece);
+        }
+    }
+}
+
+/// What to ask the file for.
+struct Ask {
+    fd: i32,
+    at: u64,
+    len: usize,
+    /// Bytes at the start of the answer that nobody wants.
+    skip: usize,
+    /// What its place in the Block must be a multiple of.
+    align: usize,
+}
+
+impl Ask {
+    fn of(transfer: &Transfer<'_>) -> Option<Ask> {
+        match transfer.cache {
+            Cache::Around => {
+                let (fd, align) = transfer.file.staged_direct(Op::Read)?;
+                let skip = (transfer.file_offset % align as u64) as usize;
+                let len = (skip + transfer.len()).next_multiple_of(align);
+                Some(Ask {
+                    fd: fd.as_raw_fd(),
+                    at: transfer.file_offset - skip as u64,
+                    len,
+                    skip,
+                    align: PAGE,
+                })
+            }
+            // Of larger ones a thread each is better: the copy out of the page cache is the work.
+            Cache::Through if transfer.len() > MOST_CACHED => None,
+            Cache::Through => {
+                let plain = transfer.file.plain("read").ok().filter(|plain| !plain.direct_only)?;
+                let (at, len) = (transfer.file_offset, transfer.len());
+                Some(Ask { fd: plain.fd.as_raw_fd(), at, len, skip: 0, align: LINE })
+            }
+            Cache::LeaveNothing => None,
+        }
+    }
+}
+
+/// A Block that pieces share: filled from the front, empty again when the last of them is done.
+struct Shared<'p> {
+    block: Block<'p>,
+    filled: usize,
+    pieces: usize,
+}
+
+/// A piece in flight. Its descriptor stays open because the piece owns its file.
+struct Piece {
+    work: Queued,
+    block: usize,
+    /// Where the wanted bytes begin in the Block.
+    from: usize,
+    /// How many bytes the answer must have at least.
+    least: usize,
+}
+
+struct Flight<'r, 'p> {
+    ring: &'r mut IoUring,
+    blocks: Vec<Shared<'p>>,
+    pieces: Vec<Option<Piece>>,
+    free: Vec<usize>,
+    started: usize,
+}
+
+impl Uring {
+    fn fly(&self, ring: &mut IoUring, source: &mut dyn Source) {
+        let Some((first, cache)) = source.next() else { return };
+        let node = first.transfer().and_then(|transfer| transfer.span.place().node());
+        let Ok(block) = self.blocks.take(node) else { return source.again(first) };
+        let mut flight = Flight {
+            ring,
+            blocks: vec![Shared { block, filled: 0, pieces: 0 }],
+            pieces: Vec::new(),
+            free: Vec::new(),
+            started: 0,
+        };
+        let mut next = Some((first, cache));
+        loop {
+            while flight.started < ENTRIES as usize {
+                let Some((piece, cache)) = next.take().or_else(|| source.next()) else { break };
+                let more = || {
+                    let block = self.blocks.try_take(node)?;
+                    Some(Shared { block, filled: 0, pieces: 0 })
+                };
+                match flight.start(piece, cache, more) {
+                    Started::Yes => {}
+                    Started::NoRoom(piece) => {
+                        next = Some((piece, cache));
+                        break;
+                    }
+                    Started::Never(piece) => source.again(piece),
+                }
+            }
+            if flight.started == 0 {
+                break;
+            }
+            submit(flight.ring, true);
+            flight.land(source);
+        }
+        if let Some((piece, _)) = next {
+            source.again(piece);
+        }
+    }
+}
+
+enum Started {
+    Yes,
+    /// Not before another is done.
+    NoRoom(Queued),
+    Never(Queued),
+}
+
+impl<'p> Flight<'_, 'p> {
+    /// A place for `len` bytes in a Block.
+    fn place(
+        &mut self,
+        len: usize,
+        align: usize,
+        more: impl FnOnce() -> Option<Shared<'p>>,
+    ) -> Option<(usize, usize)> {
+        let fits =
+            |shared: &Shared<'_>| shared.filled.next_multiple_of(align) + len <= shared.block.bytes().len();
+        let at = match self.blocks.iter().position(fits) {
+            Some(at) => at,
+            None if self.blocks.len() < MOST_BLOCKS => {
+                self.blocks.push(more()?);
+                self.blocks.len() - 1
+            }
+            None => return None,
+        };
+        let shared = &mut self.blocks[at];
+        let from = shared.filled.next_multiple_of(align);
+        shared.filled = from + len;
+        shared.pieces += 1;
+        Some((at, from))
+    }
+
+    fn start(&mut self, work: Queued, cache: Cache, more: impl FnOnce() -> Option<Shared<'p>>) -> Started {
+        let ask = match work.transfer() {
+            Some(transfer) => Ask::of(&Transfer { cache, ..transfer }),
+            None => None,
+        };
+        let Some(ask) = ask else { return Started::Never(work) };
+        let Some((block, from)) = self.place(ask.len, ask.align, more) else {
+            return Started::NoRoom(work);
+        };
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.pieces.push(None);
+            self.pieces.len() - 1
+        });
+        let bytes = &mut self.blocks[block].block.bytes_mut()[from..from + ask.len];
+        let entry = opcode::Read::new(types::Fd(ask.fd), bytes.as_mut_ptr(), ask.len as u32)
+            .offset(ask.at)
+            .build()
+            .user_data(number as u64);
+        let least = ask.skip + work.len();
+        self.pieces[number] = Some(Piece { work, block, from: from + ask.skip, least });
+        // SAFETY: the bytes are a part of a Block that no other piece has, and the flight keeps both the Block and the
+        // file until the request is reaped.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        assert!(pushed.is_ok(), "a ring has room for every piece");
+        self.started += 1;
+        Started::Yes
+    }
+
+    /// Takes what is finished, copies it to the GPU and tells.
+    fn land(&mut self, source: &mut dyn Source) {
+        let mut whole = Vec::new();
+        for entry in self.ring.completion() {
+            self.started -= 1;
+            let number = entry.user_data() as usize;
+            let Some(piece) = self.pieces[number].take() else { continue };
+            self.free.push(number);
+            if usize::try_from(entry.result()).is_ok_and(|got| got >= piece.least) {
+                whole.push(piece);
+            } else {
+                // The end of the file, an error, or a kernel that could do but a part now.
+                release(&mut self.blocks, piece.block);
+                source.again(piece.work);
+            }
+        }
+        whole.sort_unstable_by_key(|piece| (piece.block, piece.from));
+        let copied = copy(&self.blocks, &whole);
+        for (piece, copied) in whole.into_iter().zip(copied) {
+            release(&mut self.blocks, piece.block);
+            if copied {
+                source.moved(piece.work);
+            } else {
+                source.again(piece.work);
+            }
+        }
+    }
+}
+
+fn release(blocks: &mut [Shared<'_>], at: usize) {
+    blocks[at].pieces -= 1;
+    if blocks[at].pieces == 0 {
+        blocks[at].filled = 0;
+    }
+}
+
+/// Copies pieces to the GPU, neighbours on both sides together; which of them made it.
+fn copy(blocks: &[Shared<'_>], pieces: &[Piece]) -> Vec<bool> {
+    let spans: Vec<_> = pieces.iter().map(|piece| piece.work.transfer().map(|t| t.span)).collect();
+    let mut copied = vec![false; pieces.len()];
+    let mut at = 0;
+    while at < pieces.len() {
+        let Some(mut span) = spans[at] else {
+            at += 1;
+            continue;
+        };
+        let (block, from) = (pieces[at].block, pieces[at].from);
+        let mut end = at + 1;
+        while end < pieces.len()
+            && pieces[end].block == block
+            && pieces[end].from == from + span.len()
+            && let Some(joined) = spans[end].and_then(|next| span.joined(&next))
+        {
+            span = joined;
+            end += 1;
+        }
+        let done = upload(&span, &blocks[block].block.bytes()[from..from + span.len()]);
+        copied[at..end].fill(done);
+        at = end;
+    }
+    copied
+}
+
+fn upload(span: &Span<'_>, bytes: &[u8]) -> bool {
+    match span.place() {
+        Place::Device { device, .. } => device.upload(span, bytes).is_ok(),
+        Place::Host => false,
+    }
+}
+
+impl Drop for Flight<'_, '_> {
+    fn drop(&mut self) {
+        // The kernel may still write into the Blocks of a flight that ends by a panic.
+        while self.started > 0 {
+            submit(self.ring, true);
+            self.started -= self.ring.completion().count();
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A checked request that owns what it needs, so that it can leave the thread that made it. It checks nothing and moves
+//! no byte.
+
+use crate::buffer::BufferRecord;
+use crate::error::Result;
+use crate::file::FileRecord;
+use crate::op::Op;
+use crate::ticket::{Ending, Ticket};
+use crate::transfer::{Cache, Transfer};
+use crate::usage::Hold;
+
+/// A checked request. File and memory count as in use for as long as it exists.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) op: Op,
+    pub(crate) file: Hold<FileRecord>,
+    pub(crate) buffer: Hold<BufferRecord>,
+    /// Where in the buffer; checked to lie inside.
+    pub(crate) offset: usize,
+    pub(crate) len: usize,
+    pub(crate) file_offset: u64,
+}
+
+/// A request to be carried out later, and whom to tell.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    request: Request,
+    /// Last, so that a lost piece lets go of file and memory before it tells.
+    ticket: Ticket,
+}
+
+impl Queued {
+    pub(crate) fn new(request: Request, ticket: Ticket) -> Queued {
+        Queued { request, ticket }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.request.len
+    }
+
+    /// The transfer itself; `None` only for a range that was never checked.
+    pub(crate) fn transfer(&self) -> Option<Transfer<'_>> {
+        let Request { op, file, buffer, offset, len, file_offset } = &self.request;
+        let span = buffer.span(*offset, *len)?;
+        Some(Transfer::new(*op, file, span, *file_offset))
+    }
+
+    /// Lets go of file and memory, then tells.
+    pub(crate) fn end(self, ending: Ending) {
+        let Queued { request, ticket } = self;
+        drop(request);
+        ticket.complete(ending);
+    }
+
+    /// As [`Queued::end`], for one that ran.
+    pub(crate) fn done(self, result: Result<usize>) {
+        self.end(Ending::Done(result));
+    }
+}
+
+/// Hands out work to whoever carries it, and takes it back.
+pub(crate) trait Source {
+    /// The next piece, if there is one now.
+    fn next(&mut self) -> Option<(Queued, Cache)>;
+
+    /// A piece that was moved wholly.
+    fn moved(&mut self, piece: Queued);
+
+    /// A piece that was not, for whatever reason: it is to be carried out in the ordinary way. What part of it moved
+    /// does no harm.
+    fn again(&mut self, piece: Queued);
+}

@@ -1,0 +1,207 @@
+//! The states of a batch's entries, as a plain state machine: waiting, running, finished, collected. It runs nothing,
+//! waits for nothing and has no lock.
+
+use std::collections::VecDeque;
+
+/// Entries of type `W` on their way to events of type `E`.
+#[derive(Debug)]
+pub(crate) struct Slots<W, E> {
+    capacity: usize,
+    /// Not started, in the order in which they came.
+    waiting: VecDeque<W>,
+    /// Started and not finished.
+    running: usize,
+    /// Finished and not collected, in the order in which they finished.
+    finished: VecDeque<E>,
+    closed: bool,
+}
+
+/// Why entries were not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// There are fewer free places than entries.
+    Full {
+        /// The free places.
+        free: usize,
+    },
+    /// The batch is closed.
+    Closed,
+}
+
+impl<W, E> Slots<W, E> {
+    pub(crate) fn new(capacity: usize) -> Slots<W, E> {
+        Slots { capacity, waiting: VecDeque::new(), running: 0, finished: VecDeque::new(), closed: false }
+    }
+
+    /// Entries accepted whose event was not collected.
+    pub(crate) fn occupied(&self) -> usize {
+        self.in_flight() + self.finished.len()
+    }
+
+    /// Entries accepted and not finished.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.waiting.len() + self.running
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(crate) fn running(&self) -> usize {
+        self.running
+    }
+
+    pub(crate) fn finished(&self) -> usize {
+        self.finished.len()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Accepts all entries, or none.
+    pub(crate) fn submit(&mut self, entries: impl ExactSizeIterator<Item = W>) -> Result<(), Refused> {
+        if self.closed {
+            return Err(Refused::Closed);
+        }
+        let free = self.capacity - self.occupied();
+        if entries.len() > free {
+            return Err(Refused::Full { free });
+        }
+        self.waiting.extend(entries);
+        Ok(())
+    }
+
+    /// Starts the entry that has waited longest.
+    pub(crate) fn start(&mut self) -> Option<W> {
+        let entry = self.waiting.pop_front()?;
+        self.running += 1;
+        Some(entry)
+    }
+
+    /// A started entry finished. Of a closed batch nobody collects events.
+    pub(crate) fn finish(&mut self, event: E) {
+        debug_assert!(self.running > 0, "only what was started finishes");
+        self.running -= 1;
+        if !self.closed {
+            self.finished.push_back(event);
+        }
+    }
+
+    /// Takes out what has not started. Each is to be [`finish`](Slots::finish)ed, as if it had run.
+    pub(crate) fn cancel(&mut self) -> VecDeque<W> {
+        self.running += self.waiting.len();
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Collects up to `most` events.
+    pub(crate) fn collect(&mut self, most: usize) -> Vec<E> {
+        self.finished.drain(..most.min(self.finished.len())).collect()
+    }
+
+    /// Accepts and collects nothing from now on; what has not started is handed out as by [`cancel`](Slots::cancel).
+    pub(crate) fn close(&mut self) -> VecDeque<W> {
+        self.closed = true;
+        self.finished.clear();
+        self.cancel()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where a model says an entry is.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    enum At {
+        Waiting,
+        Running,
+        Finished,
+        Collected,
+    }
+
+    /// 100,000 random steps against a model that keeps the state of every entry ever made.
+    #[test]
+    fn behaviour_77_every_accepted_entry_gives_exactly_one_event() {
+        let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = move |below: usize| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            (seed % below as u64) as usize
+        };
+        let count = |model: &[At], at: At| model.iter().filter(|a| **a == at).count();
+        let mut step = 0;
+        while step < 100_000 {
+            let capacity = 1 + random(20);
+            let mut slots: Slots<usize, usize> = Slots::new(capacity);
+            let mut model: Vec<At> = Vec::new();
+            let (mut running, mut finished) = (Vec::new(), VecDeque::new());
+            for _ in 0..500 {
+                step += 1;
+                match random(if step % 500 == 499 { 6 } else { 5 }) {
+                    0 => {
+                        let wanted = 1 + random(6);
+                        let entries = model.len()..model.len() + wanted;
+                        let uncollected = model.len() - count(&model, At::Collected);
+                        match slots.submit(entries) {
+                            Ok(()) => {
+                                assert!(uncollected + wanted <= capacity);
+                                model.resize(model.len() + wanted, At::Waiting);
+                            }
+                            Err(refused) => {
+                                assert_eq!(refused, Refused::Full { free: capacity - uncollected });
+                                assert!(uncollected + wanted > capacity);
+                            }
+                        }
+                    }
+                    1 => match slots.start() {
+                        Some(entry) => {
+                            let first = model.iter().position(|at| *at == At::Waiting);
+                            assert_eq!(Some(entry), first, "in order");
+                            model[entry] = At::Running;
+                            running.push(entry);
+                        }
+                        None => assert_eq!(count(&model, At::Waiting), 0),
+                    },
+                    2 if !running.is_empty() => {
+                        let entry = running.swap_remove(random(running.len()));
+                        slots.finish(entry);
+                        model[entry] = At::Finished;
+                        finished.push_back(entry);
+                    }
+                    3 if random(10) == 0 => {
+                        for entry in slots.cancel() {
+                            assert_eq!(model[entry], At::Waiting);
+                            slots.finish(entry);
+                            model[entry] = At::Finished;
+                            finished.push_back(entry);
+                        }
+                        assert_eq!((slots.waiting(), count(&model, At::Waiting)), (0, 0));
+                    }
+                    4 => {
+                        for entry in slots.collect(random(8)) {
+                            assert_eq!((model[entry], finished.pop_front()), (At::Finished, Some(entry)));
+                            model[entry] = At::Collected;
+                        }
+                    }
+                    5 => {
+                        let dropped = slots.close();
+                        assert_eq!(dropped.len(), count(&model, At::Waiting));
+                        dropped.into_iter().for_each(|entry| slots.finish(entry));
+                        running.drain(..).for_each(|entry| slots.finish(entry));
+                        assert_eq!((slots.occupied(), slots.in_flight()), (0, 0));
+                        assert_eq!(slots.submit(0..1), Err(Refused::Closed));
+                        break;
+                    }
+                    _ => {}
+                }
+                assert_eq!(slots.running(), running.len());
+                assert_eq!(slots.waiting(), count(&model, At::Waiting));
+                assert_eq!(slots.finished(), finished.len());
+                assert_eq!(slots.in_flight(), slots.waiting() + slots.running());
+                assert_eq!(slots.occupied(), model.len() - count(&model, At::Collected));
+            }
+        }
+    }
+}

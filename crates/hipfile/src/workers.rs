@@ -1,0 +1,137 @@
+//! Threads that run queued work, one job after the other. Not for a call's own helpers, which are in `pool`: nobody waits
+//! here for a job to end.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::pool;
+use crate::sys;
+
+/// Work that may run at any time on any thread.
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
+
+/// A bounded number of threads, started when needed. Dropped, they do what is queued and end; nobody joins them.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    shared: Arc<Shared>,
+    name: &'static str,
+    most: usize,
+    forks: u32,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+    closed: bool,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State")
+            .field("jobs", &self.jobs.len())
+            .field("threads", &self.threads)
+            .field("idle", &self.idle)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Workers {
+    /// At most `most` threads (at least one), named `name` and a number.
+    pub(crate) fn new(name: &'static str, most: usize) -> Workers {
+        let shared = Shared { state: Mutex::new(State::default()), work: Condvar::new() };
+        Workers { shared: Arc::new(shared), name, most: most.max(1), forks: sys::forks() }
+    }
+
+    /// Queues a job. Where not one thread can be had it is run here and now.
+    pub(crate) fn push(&self, job: Job) {
+        let mut state = self.shared.lock();
+        state.jobs.push_back(job);
+        if state.jobs.len() > state.idle && state.threads < self.most {
+            let shared = Arc::clone(&self.shared);
+            let name = format!("{}{}", self.name, state.threads);
+            if pool::spawn(name, move || shared.serve()) {
+                state.threads += 1;
+            } else if state.threads == 0 {
+                let job = state.jobs.pop_back();
+                drop(state);
+                return job.into_iter().for_each(run);
+            }
+        }
+        drop(state);
+        self.shared.work.notify_one();
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        // In the child of a fork the threads do not exist, and the lock may be held by one of them.
+        if sys::forks() == self.forks {
+            self.shared.lock().closed = true;
+            self.shared.work.notify_all();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self) {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                drop(state);
+                run(job);
+                state = self.lock();
+            } else if state.closed {
+                return;
+            } else {
+                state.idle += 1;
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
+            }
+        }
+    }
+}
+
+fn run(job: Job) {
+    // A panic is a defect of the job; its tickets tell, and the thread serves the next.
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn all_jobs_run_also_behind_a_panic_and_after_the_drop() {
+        let (done, ended) = mpsc::channel();
+        let workers = Workers::new("hipfile-test", 3);
+        for n in 0..100 {
+            let done = done.clone();
+            workers.push(Box::new(move || {
+                assert_ne!(n, 50, "one job fails");
+                let _ = done.send((n, std::thread::current().name().map(str::to_owned)));
+            }));
+        }
+        assert!(workers.shared.lock().threads <= 3);
+        drop((workers, done));
+        let mut seen: Vec<_> =
+            std::iter::from_fn(|| ended.recv_timeout(Duration::from_secs(20)).ok()).collect();
+        seen.sort();
+        assert_eq!(seen.len(), 99);
+        assert!(seen.iter().all(|(_, name)| name.as_ref().is_some_and(|n| n.starts_with("hipfile-test"))));
+    }
+}
