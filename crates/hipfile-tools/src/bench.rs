@@ -9,10 +9,12 @@ mod job;
 mod machine;
 mod moved;
 mod movers;
+mod probe;
 mod report;
 mod rounds;
 mod run;
 mod subject;
+mod table;
 mod verify;
 
 use std::io::Write as _;
@@ -97,9 +99,9 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "SECONDS", value_parser = duration)]
     duration: Option<Duration>,
 
-    /// Rounds
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    repeat: u32,
+    /// Rounds [default: 5, with --table as each row needs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: Option<u32>,
 
     /// Baselines to run in turn with the library, separated by commas
     #[arg(long, value_enum, value_name = "NAMES", value_delimiter = ',', default_value = "serial,raw")]
@@ -140,6 +142,22 @@ pub(crate) struct Bench {
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
+
+    /// Run the project's own table of cases, each with what it must reach, on a file of 4G
+    #[arg(long)]
+    table: bool,
+
+    /// Sizes and times of the table, 1 being full size
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, requires = "table", value_parser = scale)]
+    scale: f64,
+
+    /// Only the rows of the table whose name holds this
+    #[arg(long, value_name = "NAME", requires = "table")]
+    row: Option<String>,
+
+    /// Print what the library costs in memory while it reads FILE; the table starts this
+    #[arg(long, hide = true, requires = "file")]
+    memory_probe: bool,
 }
 
 /// A way into the library.
@@ -181,6 +199,13 @@ fn block_size(text: &str) -> Result<usize, String> {
     }
 }
 
+fn scale(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(factor) if (0.001..=4.0).contains(&factor) => Ok(factor),
+        _ => Err("a number from 0.001 to 4 is needed".to_owned()),
+    }
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "a number of seconds is needed, such as 2.5".to_owned())?;
     match Duration::try_from_secs_f64(seconds) {
@@ -191,8 +216,14 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 impl Tool for Bench {
     fn run(self) -> Result<(), Failure> {
+        if let (true, Some(path)) = (self.memory_probe, &self.file) {
+            return print_json(&probe::measure(path, self.gpu, Config::from_env())?);
+        }
         let opened = device::open(self.gpu)?;
         let device = report::Device::from(opened.1);
+        if self.table {
+            return self.table().run(&opened.0, device);
+        }
         if self.verify
             && let Some(why) = device.moves_no_bytes()
         {
@@ -210,13 +241,36 @@ impl Tool for Bench {
                 Err(why) => skipped.push(Skipped { name: baseline.name().to_owned(), why: why.to_string() }),
             }
         }
-        run_rounds(&mut entries, &lab, self.repeat)?;
-        let report = Report::new(device, &subject, &job, self.repeat, &entries, skipped);
-        self.print(&report)
+        let repeat = self.repeat.unwrap_or(5);
+        run_rounds(&mut entries, &lab, repeat)?;
+        let report = Report::new(device, &subject, &job, repeat, &entries, skipped);
+        match self.json {
+            true => print_json(&report),
+            false => print(&report.to_string()),
+        }
     }
 }
 
+fn print_json(report: &impl serde::Serialize) -> Result<(), Failure> {
+    print(&(serde_json::to_string(report).map_err(|error| Failure::new("--json", error))? + "\n"))
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    std::io::stdout().write_all(text.as_bytes()).map_err(|error| Failure::new("standard output", error))
+}
+
 impl Bench {
+    fn table(&self) -> table::Table {
+        table::Table {
+            scale: self.scale,
+            repeat: self.repeat,
+            only: self.row.clone(),
+            json: self.json,
+            gpu: self.gpu,
+            path: self.file.clone().unwrap_or_else(Subject::name),
+        }
+    }
+
     /// The library's settings: those of the environment, and on top those of the command line.
     fn config(&self, base: &Config) -> Result<Config, Failure> {
         let mut config = base.clone();
@@ -293,13 +347,5 @@ impl Bench {
             pin: self.pin,
             ..Job::read(span, self.block)
         })
-    }
-
-    fn print(&self, report: &Report) -> Result<(), Failure> {
-        let text = match self.json {
-            true => serde_json::to_string(report).map_err(|error| Failure::new("--json", error))? + "\n",
-            false => report.to_string(),
-        };
-        write!(std::io::stdout(), "{text}").map_err(|error| Failure::new("standard output", error))
     }
 }

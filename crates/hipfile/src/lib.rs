@@ -27,6 +27,9 @@
 mod advice;
 #[allow(unsafe_code, reason = "declares that memory must outlive what is submitted")]
 mod batch;
+#[cfg(feature = "bench-hooks")]
+#[doc(hidden)]
+pub mod bench_hooks;
 #[allow(unsafe_code, reason = "maps staging memory")]
 mod block;
 #[allow(unsafe_code, reason = "declares what makes a range of memory valid")]

@@ -14,7 +14,7 @@ use super::job::{Cache, Job};
 use super::subject::Subject;
 use crate::failure::Failure;
 
-/// Cached and uncached stretches of a half-cached file.
+/// Longest cached and uncached stretches of a half-cached file.
 const STRETCH: u64 = 64 << 20;
 /// Bytes read at a time to fill the cache.
 const PIECE: usize = 1 << 20;
@@ -34,11 +34,12 @@ pub(super) struct Found {
 /// The file cannot be read or written back. A state that does not come about is no error: the answer tells.
 pub(super) fn prepare(subject: &Subject, job: &Job) -> Result<Found, Failure> {
     let os = |error: Errno| Failure::os(&subject.path, error);
+    let end = job.shift + job.span;
     match job.cache {
         Cache::AsIs => {}
         // Filling what is full costs as much as filling it.
         Cache::Warm if check(subject, job).problem.is_none() => {}
-        Cache::Warm => fill(subject).map_err(os)?,
+        Cache::Warm => fill(subject, end).map_err(os)?,
         Cache::Cold => {
             rustix::fs::fdatasync(subject.buffered()).map_err(os)?;
             empty(subject, 0, 0).map_err(os)?;
@@ -46,11 +47,11 @@ pub(super) fn prepare(subject: &Subject, job: &Job) -> Result<Found, Failure> {
         Cache::Half => {
             rustix::fs::fdatasync(subject.buffered()).map_err(os)?;
             empty(subject, 0, 0).map_err(os)?;
-            fill(subject).map_err(os)?;
-            let mut at = stretch(subject);
-            while at < subject.size {
-                empty(subject, at, stretch(subject).min(subject.size - at)).map_err(os)?;
-                at += 2 * stretch(subject);
+            fill(subject, end).map_err(os)?;
+            let stretch = stretch(end);
+            // Behind the range, readahead may have left something too.
+            for at in (stretch..end + 2 * stretch).step_by(2 * stretch as usize) {
+                empty(subject, at, stretch).map_err(os)?;
             }
         }
     }
@@ -59,28 +60,28 @@ pub(super) fn prepare(subject: &Subject, job: &Job) -> Result<Found, Failure> {
 
 /// Whether the cache is as the job wants it.
 fn check(subject: &Subject, job: &Job) -> Found {
-    let bytes = match cached(subject, 0, 0) {
+    let all = (job.shift + job.span).next_multiple_of(rustix::param::page_size() as u64);
+    let bytes = match cached(subject, 0, if job.cache == Cache::Cold { 0 } else { all }) {
         Ok(bytes) => bytes,
         Err(error) => {
             let problem = format!("the state of the page cache was not checked (cachestat: {error})");
             return Found { cached_bytes: None, problem: Some(problem) };
         }
     };
-    let page = rustix::param::page_size() as u64;
-    let all = subject.size.next_multiple_of(page);
     let good = match job.cache {
         Cache::AsIs => true,
         Cache::Cold => bytes == 0,
-        // A last stretch that is cut short, or pages that were dropped and still in hand, may tip the scales.
-        Cache::Half => (all / 4..=all * 3 / 4).contains(&bytes),
+        Cache::Half => (all * 2 / 5..=all * 3 / 5).contains(&bytes),
         Cache::Warm => bytes >= all,
     };
-    let problem = (!good).then(|| format!("{bytes} of {all} bytes of the file were in the page cache"));
+    let problem = (!good)
+        .then(|| format!("{bytes} of {all} bytes were in the page cache, which is not {}", job.cache.word()));
     Found { cached_bytes: Some(bytes), problem }
 }
 
-fn stretch(subject: &Subject) -> u64 {
-    STRETCH.min((subject.size / 4).next_multiple_of(1 << 20))
+/// An eighth of what is in use, in whole MiB, so that short files have several stretches too.
+fn stretch(end: u64) -> u64 {
+    STRETCH.min((end / 8).next_multiple_of(1 << 20))
 }
 
 /// Bytes of a range of the file that are in the page cache; a `len` of 0 goes to its end.
@@ -100,19 +101,20 @@ fn empty(subject: &Subject, offset: u64, len: u64) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Reads all of the file as programs do, with the system's own readahead: it decides how large the pieces of the cache are.
-fn fill(subject: &Subject) -> rustix::io::Result<()> {
+/// Reads the file up to `end` as programs do, with the system's own readahead: it decides how large the pieces of the cache are.
+fn fill(subject: &Subject, end: u64) -> rustix::io::Result<()> {
     let reader = reader(subject)?;
     let mut piece = vec![0; PIECE];
     let mut at = 0;
-    loop {
+    while at < end {
         match rustix::io::pread(&reader, &mut piece, at) {
-            Ok(0) => return Ok(()),
+            Ok(0) => break,
             Ok(n) => at += n as u64,
             Err(Errno::INTR) => {}
             Err(error) => return Err(error),
         }
     }
+    Ok(())
 }
 
 fn reader(subject: &Subject) -> rustix::io::Result<OwnedFd> {

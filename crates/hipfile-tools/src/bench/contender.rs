@@ -68,7 +68,12 @@ pub(super) enum Ready {
         driver: Option<Driver>,
     },
     /// A ring that carries out the whole tour itself.
-    Ring { lanes: Lanes, fd: Arc<OwnedFd> },
+    Ring {
+        lanes: Lanes,
+        fd: Arc<OwnedFd>,
+        /// Bytes of one request.
+        len: usize,
+    },
 }
 
 /// Where everything happens.
@@ -120,7 +125,7 @@ impl Lab<'_> {
                 let mut lanes = Lanes::new(depth, room, baseline == Baseline::Raw)
                     .map_err(|error| Failure::new(format_args!("{}: memory", baseline.name()), error))?;
                 pattern(lanes.bytes_mut(), 0, 1);
-                return Ok(Ready::Ring { lanes, fd });
+                return Ok(Ready::Ring { lanes, fd, len });
             }
             _ => {}
         }

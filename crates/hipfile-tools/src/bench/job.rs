@@ -49,6 +49,17 @@ pub(super) enum Cache {
     Warm,
 }
 
+impl Cache {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Cache::AsIs => "page cache as it is",
+            Cache::Cold => "cold",
+            Cache::Half => "half cached",
+            Cache::Warm => "warm",
+        }
+    }
+}
+
 /// One thing to measure.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Job {

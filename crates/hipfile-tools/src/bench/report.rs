@@ -4,7 +4,7 @@
 use hipfile::DeviceInfo;
 use serde::Serialize;
 
-use super::job::Job;
+use super::job::{Job, Mix};
 use super::machine::Machine;
 use super::moved::Moved;
 use super::rounds::{Entry, Spread, ratio};
@@ -309,17 +309,11 @@ pub(super) fn short(value: f64) -> String {
 
 fn describe(job: &Job, repeat: u32) -> String {
     let mix = match (job.mix, job.extend) {
-        (super::job::Mix::Read, _) => "sequential read",
-        (super::job::Mix::Write, false) => "sequential overwrite",
-        (super::job::Mix::Write, true) => "sequential write to an empty file",
-        (super::job::Mix::Randread, _) => "random read",
-        (super::job::Mix::Randwrite, _) => "random overwrite",
-    };
-    let cache = match job.cache {
-        super::job::Cache::AsIs => "page cache as it is",
-        super::job::Cache::Cold => "cold",
-        super::job::Cache::Half => "half cached",
-        super::job::Cache::Warm => "warm",
+        (Mix::Read, _) => "sequential read",
+        (Mix::Write, false) => "sequential overwrite",
+        (Mix::Write, true) => "sequential write to an empty file",
+        (Mix::Randread, _) => "random read",
+        (Mix::Randwrite, _) => "random overwrite",
     };
     let synced = match (job.mix.writes(), job.sync) {
         (true, true) => ", synced at the end",
@@ -327,12 +321,13 @@ fn describe(job: &Job, repeat: u32) -> String {
         _ => "",
     };
     format!(
-        "{mix} of {} in calls of {}, {} thread{}, offset {}, {cache}{synced}{}; {repeat} rounds",
+        "{mix} of {} in calls of {}, {} thread{}, offset {}, {}{synced}{}; {repeat} rounds",
         show_size(job.span),
         show_size(job.block as u64),
         job.threads,
         if job.threads == 1 { "" } else { "s" },
         job.shift,
+        job.cache.word(),
         if job.verify { ", verified" } else { "" },
     )
 }

@@ -5,6 +5,7 @@ use super::contender::{Lab, Ready, Who};
 use super::job::{Job, shuffle};
 use super::moved::Moved;
 use super::run::{Sample, run};
+use super::subject::Subject;
 use crate::failure::{Failure, note};
 use bench_support::Request;
 
@@ -81,6 +82,11 @@ pub(super) fn run_rounds(entries: &mut [Entry], lab: &Lab<'_>, repeat: u32) -> R
         }
     }
     Ok(())
+}
+
+/// One run by itself, of another job than the entry's own.
+pub(super) fn run_once(entry: &mut Entry, subject: &Subject, job: &Job) -> Result<Sample, Failure> {
+    run(&mut entry.ready, subject, job, 0)
 }
 
 /// How many times as long as `of` the entry `to` took for a byte, round by round.

@@ -68,7 +68,7 @@ pub(super) fn run(ready: &mut Ready, subject: &Subject, job: &Job, seed: u64) ->
     let start = Instant::now();
     let mut tally = match ready {
         Ready::Calls { movers, .. } => calls(movers, subject, job, &tour, seed)?,
-        Ready::Ring { lanes, fd } => ring(lanes, fd, job, &tour)?,
+        Ready::Ring { lanes, fd, len } => ring(lanes, fd, *len, job, &tour)?,
     };
     if job.sync {
         let (Ready::Calls { fd, .. } | Ready::Ring { fd, .. }) = ready;
@@ -228,10 +228,10 @@ impl Caller<'_> {
     }
 }
 
-fn ring(lanes: &mut Lanes, fd: &OwnedFd, job: &Job, tour: &Tour) -> Result<Tally, Failure> {
+fn ring(lanes: &mut Lanes, fd: &OwnedFd, len: usize, job: &Job, tour: &Tour) -> Result<Tally, Failure> {
     let start = Instant::now();
     let over = || job.limit.is_some_and(|limit| start.elapsed() >= limit);
-    let alone = Job { threads: 1, block: job.request_len(), ..job.clone() };
+    let alone = Job { threads: 1, block: len, ..job.clone() };
     let whole;
     let tour = if alone.block == job.block {
         tour

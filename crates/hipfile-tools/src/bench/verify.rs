@@ -94,3 +94,86 @@ fn read(file: &OwnedFd, bytes: &mut [u8], offset: u64) -> Result<(), Failure> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hipfile::{Buffer, Config, DeviceChoice, Driver};
+
+    use super::super::job::Mix;
+    use super::super::movers::Library;
+    use super::*;
+
+    const LEN: usize = 3 * 4096 + 5;
+
+    /// Moves everything right but for one byte.
+    struct Wrong {
+        library: Library,
+        file: std::fs::File,
+        at: Option<usize>,
+    }
+
+    impl Mover for Wrong {
+        fn call(&mut self, at: usize, request: Request) -> Result<usize, Failure> {
+            let moved = self.library.call(at, request)?;
+            if let Some(wrong) = self.at {
+                let mut byte = [0];
+                match self.library.direction {
+                    bench_support::Direction::Read => {
+                        self.library.buffer.download(wrong, &mut byte).unwrap();
+                        self.library.buffer.upload(wrong, &[!byte[0]]).unwrap();
+                    }
+                    bench_support::Direction::Write => {
+                        use std::os::unix::fs::FileExt as _;
+                        let place = request.offset + wrong as u64;
+                        self.file.read_exact_at(&mut byte, place).unwrap();
+                        self.file.write_all_at(&[!byte[0]], place).unwrap();
+                    }
+                }
+            }
+            Ok(moved)
+        }
+
+        fn buffer(&mut self) -> Option<&mut Buffer> {
+            Some(&mut self.library.buffer)
+        }
+    }
+
+    #[test]
+    fn one_wrong_byte_is_found_wherever_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let mut content = vec![0; 10 + LEN];
+        pattern(&mut content, 0, 0);
+        std::fs::write(&path, &content).unwrap();
+        let mut config = Config::default();
+        config.device = DeviceChoice::Emulated;
+        let driver = Driver::open(config).unwrap();
+        for mix in [Mix::Read, Mix::Write] {
+            for at in [None, Some(0), Some(4096), Some(LEN - 1)] {
+                let subject = Subject::open(&path, true).unwrap();
+                let file = subject.reopen().unwrap();
+                let library = Library {
+                    file: Arc::new(hipfile::File::register(&driver, file).unwrap()),
+                    buffer: Buffer::alloc(&driver, 0, LEN).unwrap(),
+                    direction: mix.direction(),
+                };
+                let mut wrong = Wrong { library, file: subject.reopen().unwrap().into(), at };
+                let job = Job { mix, ..Job::read(LEN as u64, LEN) };
+                let mut verifier = Verifier::new(&subject, &job, 5).unwrap();
+                let request = Request { offset: 10, len: LEN };
+                verifier.before(&mut wrong, request).unwrap();
+                assert_eq!(wrong.call(0, request).unwrap(), LEN);
+                let outcome = verifier.after(&mut wrong, request).map_err(|failure| failure.to_string());
+                match at {
+                    None => assert_eq!(outcome, Ok(())),
+                    Some(at) => {
+                        let place = format!("first at offset {},", 10 + at);
+                        assert!(outcome.as_ref().unwrap_err().contains(&place), "{outcome:?}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! The rows of the table. Each says what it compares and what must come of it; sizes, rounds and requirements are the project's
+//! own choice, made where others had been measured first.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use hipfile::{DeviceChoice, PageCache};
+
+use super::super::cache;
+use super::super::contender::Baseline;
+use super::super::job::{Cache, Job, Mix};
+use super::super::report::short;
+use super::super::rounds::{Entry, Spread, ratio, run_once};
+use super::super::run::Sample;
+use super::{Bench, Finding, Required, baseline};
+use crate::failure::Failure;
+
+/// A row: some findings out of one measurement.
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    pub(super) run: fn(&Bench<'_>) -> Result<Vec<Finding>, Failure>,
+}
+
+pub(super) const ROWS: &[Row] = &[
+    Row { name: "warm-small", run: warm_small },
+    Row { name: "cold-sequential", run: cold_sequential },
+    Row { name: "warm-sequential", run: warm_sequential },
+    Row { name: "warm-timed-link", run: warm_timed_link },
+    Row { name: "cold-unaligned", run: cold_unaligned },
+    Row { name: "cold-calls", run: cold_calls },
+    Row { name: "adaptive", run: adaptive },
+    Row { name: "random-direct", run: random_direct },
+    Row { name: "cache-growth", run: cache_growth },
+    Row { name: "memory", run: memory },
+    Row { name: "write", run: write },
+];
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+/// A large call: what a loader asks for at once.
+const LARGE: usize = 512 * MIB;
+
+/// `ours` times as fast as `other`.
+fn faster(case: impl Into<String>, ours: &Entry, other: &Entry, at_least: f64) -> Finding {
+    Finding {
+        case: case.into(),
+        ours: speed(ours),
+        baseline: format!("{} {}", other.label, speed(other)),
+        measure: ratio(ours, other),
+        unit: "x",
+        required: Required::AtLeast(at_least),
+    }
+}
+
+/// Time per call where calls are short, calls per second where several are under way, else throughput.
+fn speed(entry: &Entry) -> String {
+    let job = &entry.job;
+    if job.block > MIB {
+        return format!("{} GB/s", short(entry.spread(Sample::gb_per_s).median()));
+    }
+    match (job.mix, job.cache) {
+        (Mix::Randread, Cache::Cold) => format!("{:.0} /s", 1e6 / entry.spread(call_us).median()),
+        _ => format!("{} us", short(entry.spread(call_us).median())),
+    }
+}
+
+fn call_us(sample: &Sample) -> f64 {
+    sample.seconds * 1e6 / (sample.operations as f64).max(1.0)
+}
+
+fn warm_small(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
+    let mut findings = Vec::new();
+    for (block, span, need) in [(4 * KIB, 64 * MIB, 8.0), (64 * KIB, 256 * MIB, 7.0), (MIB, 512 * MIB, 5.0)] {
+        let span = bench.bytes(span as u64);
+        let job = Job {
+            mix: Mix::Randread,
+            cache: Cache::Warm,
+            limit: Some(bench.time(Duration::from_millis(400))),
+            ..Job::read(span, block)
+        };
+        let name = crate::units::show_size(block as u64);
+        let entries = bench.compare(
+            &[
+                ("hipfile", bench.ours(), &job),
+                ("serial", baseline(Baseline::Serial), &job),
+                ("pread+memcpy", baseline(Baseline::Host), &job),
+            ],
+            9,
+        )?;
+        let [ours, serial, host] = &entries[..] else { return Ok(findings) };
+        findings.push(faster(format!("{name} read, warm"), ours, serial, need));
+        if block == 4 * KIB {
+            let pairs = ours.samples.iter().zip(&host.samples);
+            findings.push(Finding {
+                case: format!("{name} read, warm, above pread + memcpy"),
+                ours: speed(ours),
+                baseline: format!("{} {}", host.label, speed(host)),
+                measure: pairs.map(|(ours, host)| call_us(ours) - call_us(host)).collect(),
+                unit: "us",
+                required: Required::AtMost(0.4),
+            });
+        }
+    }
+    Ok(findings)
+}
+
+fn cold_sequential(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
+    let span = bench.bytes(4 << 30);
+    let job = Job::read(span, bench.block(LARGE, span));
+    // Which requests suit this device best, on a part of the file.
+    let part = Job { span: bench.bytes(1 << 30).min(span), ..job.clone() };
+    let mut cells = Vec::new();
+    for chunk in [512 * KIB, MIB, 2 * MIB, 4 * MIB] {
+        for depth in [2, 4, 8] {
+            cells.push(Job { chunk, depth, ..part.clone() });
+        }
+    }
+    let sweep: Vec<_> = cells.iter().map(|cell| ("raw", baseline(Baseline::Raw), cell)).collect();
+    let swept = bench.compare(&sweep, 3)?;
+    let speed_of = |entry: &&Entry| entry.spread(Sample::gb_per_s).median();
+    let best = swept.iter().max_by(|a, b| speed_of(a).total_cmp(&speed_of(b)));
+    let best = best.map_or(job.clone(), |best| Job { span, ..best.job.clone() });
+    let best_label = format!("raw's best ({} x {})", crate::units::show_size(best.chunk as u64), best.depth);
+    drop(swept);
+    let entries = bench.compare(
+        &[
+            ("hipfile", bench.ours(), &job),
+            ("serial", baseline(Baseline::Serial), &job),
+            ("raw", baseline(Baseline::Raw), &job),
+            (&best_label, baseline(Baseline::Raw), &best),
+        ],
+        9,
+    )?;
+    let [ours, serial, raw, best] = &entries[..] else { return Ok(Vec::new()) };
+    let case = format!("sequential cold read, {}", crate::units::show_size(span));
+    Ok(vec![faster(&case, ours, serial, 1.6), faster(&case, ours, raw, 0.95), faster(&case, ours, best, 0.9)])
+}
+
+fn warm_sequential(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
+    let span = bench.bytes(2 << 30);
+    let job = Job { cache: Cache::Warm, ..Job::read(span, bench.block(LARGE, span)) };
+    let entries =
+        bench.compare(&[("hipfile", bench.ours(), &job), ("serial", baseline(Baseline::Serial), &job)], 9)?;
+    let [ours, serial] = &entries[..] else { return Ok(Vec::new()) };
+    Ok(vec![faster(
+        format!("sequential warm read, {}, copies by the CPU", crate::units::show_size(span)),
+        ours,
+        serial,
+        1.4,
+    )])
+}
+
+/// The emulated link is chosen when the process starts: a process of its own measures this row.
+fn warm_timed_link(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
+    const LINK: &str = "50";
+    let span = bench.bytes(2 << 30);
+    let rounds = bench.table.repeat.unwrap_or(9);
+    let mut child = own_command()?;
+    child
+        .args(["bench", "--json", "--warm", "--engine", "uring,bounce", "--baseline", "serial"])
+        .args(["--size", &span.to_string(), "--block", &bench.block(LARGE, span).to_string()])
+        .args(["--repeat", &rounds.to_string(), "--gpu", &bench.table.gpu.to_string()])
+        .arg(bench.path())
+        .env("HIP_EMU_LINK", LINK)
+        .env("HIPFILE_DEVICE", "emulated");
+    let report = answer(child)?;
+    let number = |value: &serde_json::Value| value.as_f64().unwrap_or(f64::NAN);
+    let speed = |n: usize| short(number(&report["contenders"][n]["gb_per_s"]["median"]));
+    let runs = |n: usize| report["contenders"][n]["runs"].as_array().cloned().unwrap_or_default();
+    let seconds = |run: &serde_json::Value| number(&run["seconds"]) / number(&run["bytes"]);
+    let measure: Spread = runs(0).iter().zip(&runs(1)).map(|(o, s)| seconds(s) / seconds(o)).collect();
+    Ok(vec![Finding {
+        case: format!("the same over a timed link of {LINK} GB/s that copies no bytes of pinned memory"),
+        ours: format!("{} GB/s", speed(0)),
+        baseline: format!("serial {} GB/s", speed(1)),
+        measure,
+        unit: "x",
+        required: Required::AtLeast(2.0),
+    }])
+}
+
+fn cold_unaligned(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
+    let span = bench.bytes(2 << 30);
+    let block = bench.block(64 * MIB, span);
+    let aligned = Job::read(span, block);
+    let ragged = Job { shift: 1, ..Job::read(span - 3, block - 1) };
+    let entries =
+        bench.compare(&[("hipfile", bench.ours(), &ragged), ("aligned", bench.ours(), &aligned)], 9)?;
+    let [ragged, aligned] = &entries[..] else { return Ok(Vec::new()) };
+    Ok(vec![faster("sequential cold read from offset 1 in calls of odd size", ragged, aligned, 0.85)])
+}
+
+fn cold_calls(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
+    let mut findings = Vec::new();
+    for (block, span, need) in [
+        (4 * KIB, 512 * MIB, 3.0),
+        (64 * KIB, 1024 * MIB, 1.3),
+        (MIB, 1024 * MIB, 1.3),
+        (16 * MIB, 1024 * MIB, 2.0),
+    ] {
+        let job = Job::read(bench.bytes(span as u64), block);
+        let entries = bench
+            .compare(&[("hipfile", bench.ours(), &job), ("serial", baseline(Baseline::Serial), &job)], 5)?;
+        let [ours, serial] = &entries[..] else { return Ok(findings) };
+        let case = format!("sequential calls of {}, cold", crate::units::show_size(block as u64));
+        findings.push(faster(case, ours, serial, need));
+    }
+    Ok(findings)
+}
+
+fn adaptive(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
+    let span = bench.bytes(2 << 30);
+    let mut findings = Vec::new();
+    for state in [Cache::Cold, Cache::Half, Cache::Warm] {
+        let job = Job { cache: state, ..Job::read(span, bench.block(LARGE, span)) };
+        let entries = bench.compare(
+            &[
+                ("auto", bench.library(PageCache::Auto), &job),
+                ("buffered", bench.library(PageCache::Buffered), &job),
+                ("direct", bench.library(PageCache::Direct), &job),
+            ],
+            5,
+        )?;
+        let [auto, buffered, direct] = &entries[..] else { return Ok(findings) };
+        let speed = |entry: &Entry| entry.spread(Sample::gb_per_s).median();
+        let better = if speed(buffered) > speed(direct) { buffered } else { direct };
+        let case = format!("policy auto, {} {}", state.word(), crate::units::show_size(span));
+        findings.push(faster(case, auto, better, 0.9));
+    }
+    Ok(findings)
+}
+
+fn random_direct(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
+    const THREADS: usize = 16;
+    let span = bench.bytes(4 << 30);
+    let limit = Some(bench.time(Duration::from_secs(2)));
+    let one = Job { mix: Mix::Randread, limit, ..Job::read(span, 4 * KIB) };
+    let many = Job { threads: THREADS, ..one.clone() };
+    let entries = bench.compare(
+        &[
+            ("hipfile", bench.library(PageCache::Direct), &many),
+            ("uring16", baseline(Baseline::Uring16), &one),
+            ("pread", baseline(Baseline::Pread), &one),
+        ],
+        5,
+    )?;
+    let [ours, ring, pread] = &entries[..] else { return Ok(Vec::new()) };
+    let case = format!("random 4 KiB O_DIRECT cold reads, {THREADS} threads");
+    Ok(vec![faster(&case, ours, ring, 0.9), faster(&case, ours, pread, 3.0)])
+}
+
+fn cache_growth(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
+    /// Bytes read in all, at full scale.
+    const IN_ALL: u64 = 10 << 30;
+    let span = bench.bytes(4 << 30);
+    let mut findings = Vec::new();
+    for block in [MIB, 16 * MIB] {
+        let cold = Job::read(span, block);
+        let go_on = Job { cache: Cache::AsIs, ..cold.clone() };
+        let mut ours = Entry::new("hipfile", &bench.ours(), &cold, &bench.lab)?;
+        let mut left = bench.bytes(IN_ALL);
+        let (mut read, mut seconds) = (0, 0.0);
+        while left > 0 {
+            let job = if read == 0 { &cold } else { &go_on };
+            let sample = run_once(&mut ours, bench.subject, &Job { span: span.min(left), ..job.clone() })?;
+            left = left.saturating_sub(sample.bytes);
+            read += sample.bytes;
+            seconds += sample.seconds;
+        }
+        let cached = cache::cached(bench.subject, 0, 0)
+            .map_err(|error| Failure::new("cachestat", error).and("the growth cannot be known"))?;
+        let (read, block) = (crate::units::show_size(read), crate::units::show_size(block as u64));
+        findings.push(Finding {
+            case: format!("page cache after {read} of cold reads in calls of {block}, auto"),
+            ours: format!("{} GB/s", short(bench.bytes(IN_ALL) as f64 / 1e9 / seconds)),
+            baseline: "empty".to_owned(),
+            measure: std::iter::once(cached as f64 / MIB as f64).collect(),
+            unit: "MiB",
+            required: Required::AtMost(64.0),
+        });
+    }
+    Ok(findings)
+}
+
+/// Memory is a property of a whole process: one of its own measures this row.
+fn memory(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
+    let mut child = own_command()?;
+    child.args(["bench", "--memory-probe", "--gpu", &bench.table.gpu.to_string()]).arg(bench.path());
+    if bench.base.device == DeviceChoice::Emulated {
+        child.env("HIPFILE_DEVICE", "emulated");
+    }
+    let probe = answer(child)?;
+    let mib = |name: &str| probe[name].as_f64().unwrap_or(f64::NAN) / MIB as f64;
+    let bound = mib("pool_bound_bytes");
+    let finding = |case: &str, name: &str, most: f64| Finding {
+        case: case.to_owned(),
+        ours: format!("{} MiB", short(mib(name))),
+        baseline: "the process before".to_owned(),
+        measure: std::iter::once(mib(name)).collect(),
+        unit: "MiB",
+        required: Required::AtMost(most),
+    };
+    Ok(vec![
+        finding("own memory with no GPU use", "idle_growth_bytes", 8.0),
+        finding("own memory while 32 threads read", "load_growth_bytes", bound),
+    ])
+}
+
+fn write(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
+    let span = bench.bytes(2 << 30);
+    let overwrite = Job { mix: Mix::Write, sync: true, ..Job::read(span, bench.block(LARGE, span)) };
+    let mut findings = Vec::new();
+    for (extend, need) in [(false, 4.5), (true, 3.0)] {
+        let job = Job { extend, ..overwrite.clone() };
+        let entries = bench.compare(
+            &[
+                ("hipfile", bench.ours(), &job),
+                ("serial", baseline(Baseline::Serial), &job),
+                ("raw", baseline(Baseline::Raw), &job),
+            ],
+            7,
+        )?;
+        let [ours, serial, raw] = &entries[..] else { return Ok(findings) };
+        let kind = if extend { "extending" } else { "overwriting" };
+        let case = format!("sequential write, {kind} {}, synced at the end", crate::units::show_size(span));
+        findings.push(faster(&case, ours, serial, need));
+        findings.push(faster(&case, ours, raw, 0.9));
+    }
+    Ok(findings)
+}
+
+fn own_command() -> Result<Command, Failure> {
+    let own = std::env::current_exe().map_err(|error| Failure::new("the path of this program", error))?;
+    let mut command = Command::new(own);
+    command.stdin(Stdio::null()).stderr(Stdio::inherit());
+    Ok(command)
+}
+
+/// The JSON that a child prints.
+fn answer(mut child: Command) -> Result<serde_json::Value, Failure> {
+    let output = child.output().map_err(|error| Failure::new("the measuring process", error))?;
+    if !output.status.success() {
+        return Err(Failure::new("the measuring process", output.status));
+    }
+    serde_json::from_slice(&output.stdout)
+        .map_err(|error| Failure::new("the measuring process's answer", error))
+}
