@@ -550,6 +550,8 @@ HIPFILE_API ssize_t hipFileWrite(hipFileHandle_t fh, const void *buffer_base, si
  * @defgroup batch Batches
  *
  * Many transfers, handed over in one call and collected later. Entries of a batch are not ordered among each other.
+ * Each accepted entry gives exactly one event, once its bytes are in place and its memory is no longer used. All
+ * functions may be called from any thread at any time.
  * @{
  */
 
@@ -607,25 +609,29 @@ struct timespec;
 /**
  * Makes a batch with room for a number of entries. Needs no open driver and opens none.
  *
- * @note Not available in this version: returns hipFileInternalError and touches nothing.
- *
  * @param[out] batch_idp  receives the batch; untouched on failure
- * @param max_nr          entries that may be outstanding at once, including those whose event was not collected
- * @return hipFileInternalError.
+ * @param max_nr          entries that may be outstanding at once, including those whose event was not collected;
+ *                        1 to 4096
+ * @return hipFileSuccess; hipFileInvalidValue if batch_idp is NULL or max_nr out of range.
  */
 HIPFILE_API hipFileError_t hipFileBatchIOSetUp(hipFileBatchHandle_t *batch_idp, unsigned int max_nr);
 
 /**
  * Hands over transfers: all of them, or none if one is invalid or room is lacking. Does not wait for them.
  *
- * @note Not available in this version: returns hipFileInternalError and starts nothing.
+ * An entry does what hipFileRead or hipFileWrite would do. Closing the driver does not stop entries that were accepted:
+ * they keep their file and memory.
  *
  * @param batch_idp  the batch
  * @param nr         entries in iocbp, > 0
  * @param iocbp      the transfers; copied, may be reused after the call. Their device memory must stay valid, and
  *                   their files registered, until their events are collected
  * @param flags      no effect
- * @return hipFileInternalError.
+ * @return hipFileSuccess; in this order: hipFileInvalidValue if there are no entries or the batch is unknown,
+ *         hipFileDriverNotInitialized if the driver is not open; for the first entry that has one:
+ *         hipFileHandleNotRegistered, hipFileInvalidValue for a null pointer, hipFileHipMemoryTypeInvalid,
+ *         hipFileHipDriverError, hipFileInvalidValue for a negative offset, a range outside the memory, a wrong opcode or
+ *         mode; hipFileBatchFull if room is lacking.
  */
 HIPFILE_API hipFileError_t hipFileBatchIOSubmit(hipFileBatchHandle_t batch_idp, unsigned int nr,
                                                 hipFileIOParams_t *iocbp, unsigned int flags);
@@ -634,14 +640,12 @@ HIPFILE_API hipFileError_t hipFileBatchIOSubmit(hipFileBatchHandle_t batch_idp, 
  * Collects events of finished transfers, in the order in which they finished. Blocks until min_nr are there, nothing
  * is left in flight, or the time is up.
  *
- * @note Not available in this version: returns hipFileInternalError and touches nothing.
- *
  * @param batch_idp   the batch
- * @param min_nr      events to wait for, at most *nr
+ * @param min_nr      events to wait for, at most *nr and the size of the batch
  * @param[in,out] nr  room in iocbp, > 0; receives the number of events delivered
  * @param[out] iocbp  receives the events
  * @param timeout     longest wait; NULL: no limit, zero: do not wait
- * @return hipFileInternalError.
+ * @return hipFileSuccess, also with fewer than min_nr events or none; hipFileInvalidValue for a bad argument.
  */
 HIPFILE_API hipFileError_t hipFileBatchIOGetStatus(hipFileBatchHandle_t batch_idp, unsigned int min_nr,
                                                    unsigned int *nr, hipFileIOEvents_t *iocbp,
@@ -651,16 +655,14 @@ HIPFILE_API hipFileError_t hipFileBatchIOGetStatus(hipFileBatchHandle_t batch_id
  * Cancels the entries that have not started; their events say hipFileCanceled. The others finish. The batch stays
  * usable.
  *
- * @note Not available in this version: returns hipFileInternalError and cancels nothing.
- *
  * @param batch_idp  the batch
- * @return hipFileInternalError.
+ * @return hipFileSuccess, also if there is nothing to cancel; hipFileInvalidValue for an unknown batch.
  */
 HIPFILE_API hipFileError_t hipFileBatchIOCancel(hipFileBatchHandle_t batch_idp);
 
 /**
  * Ends a batch: cancels what has not started, drops events not collected. Blocks until running entries are done.
- * Does nothing for NULL or an unknown value (in this version: for any value, since no batch can exist).
+ * Does nothing for NULL or an unknown value. A call that waits for events of the batch returns.
  *
  * @param batch_idp  the batch
  */

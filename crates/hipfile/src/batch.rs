@@ -135,7 +135,8 @@ impl RawBatch {
         Ok(())
     }
 
-    fn in_forked_child(&self) -> bool {
+    /// Whether this process is a fork of the one that made the batch; it cannot be used here.
+    pub fn in_forked_child(&self) -> bool {
         sys::forks() != self.forks
     }
 
@@ -470,6 +471,7 @@ impl Source for Turn<'_> {
 /// may be asked about, without a lock.
 pub struct Batches {
     registry: Registry<RawBatch>,
+    forks: u32,
 }
 
 impl std::fmt::Debug for Batches {
@@ -487,15 +489,24 @@ impl Default for Batches {
 impl Batches {
     /// None yet.
     pub fn new() -> Batches {
-        Batches { registry: Registry::new() }
+        Batches { registry: Registry::new(), forks: sys::forks() }
+    }
+
+    /// Whether this process is a fork of the one that made the list. Then batches can be looked up here, and nothing else.
+    pub fn in_forked_child(&self) -> bool {
+        sys::forks() != self.forks
     }
 
     /// Keeps a batch; its number, never 0.
     ///
     /// # Errors
-    /// `InternalError` when there are 16 million.
+    /// `InternalError` when there are 16 million, `DriverClosing` in the child of a fork.
     pub fn insert(&self, batch: RawBatch) -> Result<u64> {
-        let full = || Error::message(ErrorKind::InternalError, "set up batch", "there are too many batches");
+        const OP: &str = "set up batch";
+        if self.in_forked_child() {
+            return Err(Error::message(ErrorKind::DriverClosing, OP, "the list was made before fork"));
+        }
+        let full = || Error::message(ErrorKind::InternalError, OP, "there are too many batches");
         self.registry.insert(Arc::new(batch)).ok_or_else(full)
     }
 
@@ -504,8 +515,9 @@ impl Batches {
         Some(self.registry.get(number)?.to_arc())
     }
 
-    /// Takes a batch out.
+    /// Takes a batch out; none in the child of a fork.
     pub fn remove(&self, number: u64) -> Option<Arc<RawBatch>> {
-        self.registry.remove(number)
+        // The lock may be held by a thread that does not exist here.
+        if self.in_forked_child() { None } else { self.registry.remove(number) }
     }
 }

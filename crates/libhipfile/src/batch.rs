@@ -1,10 +1,19 @@
-//! The header's group "Batches". Not available yet: everything answers `hipFileInternalError` and touches nothing.
+//! The header's group "Batches": handles, C's entries and events. What happens to entries is decided in the core.
 
-use core::ffi::c_uint;
+use core::ffi::{c_int, c_uint};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::Duration;
+
+use hipfile::{Batches, DevPtr, Entry, ErrorKind, Event, EventStatus, Op, RawBatch};
 
 use crate::abi::*;
 use crate::dispatch::forward;
+use crate::file::file_id;
+use crate::global;
 use crate::guard::{self, Failure};
+use crate::status;
 
 /// See `include/hipfile.h`.
 ///
@@ -61,31 +70,190 @@ pub extern "C" fn hipFileBatchIODestroy(batch_idp: hipFileBatchHandle_t) {
     forward!(pfn_hipfile_batch_io_destroy(batch_idp));
 }
 
-pub(crate) extern "C" fn set_up(_batch_idp: *mut hipFileBatchHandle_t, _max_nr: c_uint) -> hipFileError_t {
-    guard::status(c"hipFileBatchIOSetUp", || Err(Failure::not_available()))
+/// The process's batches; never freed, since a thread may be inside at any time.
+struct Known {
+    batches: Batches,
+    /// What the process this one was forked from had.
+    inherited: Option<&'static Known>,
 }
 
-pub(crate) extern "C" fn submit(
-    _batch_idp: hipFileBatchHandle_t,
-    _nr: c_uint,
-    _iocbp: *mut hipFileIOParams_t,
+static KNOWN: AtomicPtr<Known> = AtomicPtr::new(std::ptr::null_mut());
+
+fn known() -> Option<&'static Known> {
+    let place = KNOWN.load(Ordering::Acquire);
+    // SAFETY: null, or from Box::into_raw below: made before it was published and never freed.
+    unsafe { place.as_ref() }
+}
+
+/// The list that batches can be added to; another one than the parent's in the child of a fork. Made without a lock,
+/// which a fork might find taken.
+fn own() -> &'static Known {
+    loop {
+        let current = known();
+        if let Some(own) = current.filter(|known| !known.batches.in_forked_child()) {
+            return own;
+        }
+        let fresh = Box::into_raw(Box::new(Known { batches: Batches::new(), inherited: current }));
+        let before = current.map_or(std::ptr::null_mut(), |known| std::ptr::from_ref(known).cast_mut());
+        if KNOWN.compare_exchange(before, fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: `fresh` came from Box::into_raw above and nobody else has seen it.
+            drop(unsafe { Box::from_raw(fresh) });
+        }
+    }
+}
+
+fn invalid(text: impl Into<Cow<'static, str>>) -> Failure {
+    Failure::new(hipFileInvalidValue, text)
+}
+
+/// The batch behind a handle.
+fn batch_of(handle: hipFileBatchHandle_t) -> Result<Arc<RawBatch>, Failure> {
+    let number = handle.addr() as u64;
+    let mut list = known();
+    while let Some(Known { batches, inherited }) = list {
+        match batches.get(number) {
+            Some(batch) if batch.in_forked_child() => {
+                return Err(Failure::new(hipFileDriverClosing, "the batch was made before fork"));
+            }
+            Some(batch) => return Ok(batch),
+            None => list = *inherited,
+        }
+    }
+    Err(invalid("the batch handle is unknown"))
+}
+
+pub(crate) unsafe extern "C" fn set_up(
+    batch_idp: *mut hipFileBatchHandle_t,
+    max_nr: c_uint,
+) -> hipFileError_t {
+    guard::status(c"hipFileBatchIOSetUp", || {
+        if batch_idp.is_null() {
+            return Err(invalid("batch_idp is NULL"));
+        }
+        let number = own().batches.insert(RawBatch::new(max_nr as usize)?)?;
+        let handle = core::ptr::without_provenance_mut(number as usize);
+        // SAFETY: `batch_idp` is not NULL, so it points to a handle that may be written to.
+        unsafe { batch_idp.write(handle) };
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn submit(
+    batch_idp: hipFileBatchHandle_t,
+    nr: c_uint,
+    iocbp: *mut hipFileIOParams_t,
     _flags: c_uint,
 ) -> hipFileError_t {
-    guard::status(c"hipFileBatchIOSubmit", || Err(Failure::not_available()))
+    guard::status(c"hipFileBatchIOSubmit", || {
+        if nr == 0 || iocbp.is_null() {
+            return Err(invalid("there are no entries"));
+        }
+        let batch = batch_of(batch_idp)?;
+        let driver = global::current()
+            .ok_or_else(|| Failure::new(hipFileDriverNotInitialized, "the driver is not open"))?;
+        // One more than there can be room for is enough to be refused.
+        let count = (nr as usize).min(batch.capacity() + 1);
+        // SAFETY: `iocbp` is not NULL, so it points to `nr` transfers.
+        let params = unsafe { std::slice::from_raw_parts(iocbp, count) };
+        let entries: Vec<_> = params.iter().map(entry).collect();
+        // SAFETY: the caller keeps the memory allocated until the events are collected.
+        Ok(unsafe { batch.submit(&driver, &entries) }?)
+    })
 }
 
-pub(crate) extern "C" fn get_status(
-    _batch_idp: hipFileBatchHandle_t,
-    _min_nr: c_uint,
-    _nr: *mut c_uint,
-    _iocbp: *mut hipFileIOEvents_t,
-    _timeout: *mut libc::timespec,
+fn entry(params: &hipFileIOParams_t) -> Entry {
+    // SAFETY: the union has one member, of plain numbers.
+    let transfer = unsafe { params.u.batch };
+    let op = [(hipFileBatchRead, Op::Read), (hipFileBatchWrite, Op::Write)];
+    let op = op.into_iter().find(|(opcode, _)| *opcode == params.opcode).map(|(_, op)| op);
+    Entry {
+        op: op.filter(|_| params.mode == hipFileBatch),
+        file: file_id(params.fh),
+        buffer: DevPtr::from(transfer.devPtr_base),
+        buffer_offset: transfer.devPtr_offset,
+        file_offset: transfer.file_offset,
+        len: transfer.size,
+        cookie: params.cookie.expose_provenance() as u64,
+    }
+}
+
+pub(crate) unsafe extern "C" fn get_status(
+    batch_idp: hipFileBatchHandle_t,
+    min_nr: c_uint,
+    nr: *mut c_uint,
+    iocbp: *mut hipFileIOEvents_t,
+    timeout: *mut libc::timespec,
 ) -> hipFileError_t {
-    guard::status(c"hipFileBatchIOGetStatus", || Err(Failure::not_available()))
+    guard::status(c"hipFileBatchIOGetStatus", || {
+        if iocbp.is_null() || nr.is_null() {
+            return Err(invalid("iocbp or nr is NULL"));
+        }
+        // SAFETY: `nr` is not NULL, so it points to a number.
+        let room = unsafe { nr.read() };
+        if room == 0 || min_nr > room {
+            return Err(invalid(format!("{min_nr} events are wanted, with room for {room}")));
+        }
+        let batch = batch_of(batch_idp)?;
+        // SAFETY: NULL, or it points to a time.
+        let timeout = match unsafe { timeout.as_ref() } {
+            None => None,
+            Some(time) => Some(duration(time)?),
+        };
+        if min_nr as usize > batch.capacity() {
+            let capacity = batch.capacity();
+            return Err(invalid(format!("{min_nr} events are wanted of a batch with room for {capacity}")));
+        }
+        // SAFETY: `nr` is not NULL, so it points to a number that may be written to.
+        unsafe { nr.write(0) };
+        let events = batch.poll(min_nr as usize, room as usize, timeout)?;
+        for (at, event) in events.iter().enumerate() {
+            // SAFETY: there is room for `room` events, and no more were asked for.
+            let place = unsafe { iocbp.add(at) };
+            // SAFETY: as above.
+            unsafe { place.write(event_of(event)) };
+        }
+        // SAFETY: as above.
+        unsafe { nr.write(events.len() as c_uint) };
+        Ok(())
+    })
 }
 
-pub(crate) extern "C" fn cancel(_batch_idp: hipFileBatchHandle_t) -> hipFileError_t {
-    guard::status(c"hipFileBatchIOCancel", || Err(Failure::not_available()))
+fn duration(time: &libc::timespec) -> Result<Duration, Failure> {
+    match (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec)) {
+        (Ok(seconds), Ok(nanoseconds @ 0..1_000_000_000)) => Ok(Duration::new(seconds, nanoseconds)),
+        _ => Err(invalid(format!("{} s and {} ns are no timeout", time.tv_sec, time.tv_nsec))),
+    }
 }
 
-pub(crate) extern "C" fn destroy(_batch_idp: hipFileBatchHandle_t) {}
+fn event_of(event: &Event) -> hipFileIOEvents_t {
+    let cookie = core::ptr::with_exposed_provenance_mut(event.cookie as usize);
+    let (status, ret) = match &event.status {
+        EventStatus::Complete(moved) => (hipFileComplete, *moved),
+        EventStatus::Failed(error) => (hipFileFailed, negative(error) as usize),
+        EventStatus::Canceled => (hipFileCanceled, 0),
+        // A state this version does not know is no success.
+        _ => (hipFileFailed, -(hipFileInternalError.0 as isize) as usize),
+    };
+    hipFileIOEvents_t { cookie, status, ret }
+}
+
+/// How a failed entry tells why. Unlike a synchronous call it never gives a code of the GPU runtime.
+fn negative(error: &hipfile::Error) -> isize {
+    let code = match error.kind() {
+        ErrorKind::Io => error.os_error().unwrap_or(libc::EIO),
+        kind => status::from_kind(kind).0 as c_int,
+    };
+    -(code as isize)
+}
+
+pub(crate) extern "C" fn cancel(batch_idp: hipFileBatchHandle_t) -> hipFileError_t {
+    guard::status(c"hipFileBatchIOCancel", || Ok(batch_of(batch_idp)?.cancel()?))
+}
+
+pub(crate) extern "C" fn destroy(batch_idp: hipFileBatchHandle_t) {
+    guard::value((), || {
+        if let Some(batch) = known().and_then(|known| known.batches.remove(batch_idp.addr() as u64)) {
+            batch.destroy();
+        }
+    });
+}

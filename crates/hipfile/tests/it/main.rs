@@ -10,13 +10,15 @@ mod support;
 
 /// One module per row of the model test, over every file system.
 macro_rules! over_file_systems {
-    ($($row:ident: $engines:expr, $change:expr;)*) => { $(
+    ($($row:ident: $engines:expr, $change:expr $(, through $door:ident)?;)*) => { $(
         mod $row {
             use crate::support::{Storage, model, model::Row};
             use hipfile::{Config, PageCache};
             #[allow(unused, reason = "not every row names them")]
             type Names = (Config, PageCache);
-            const ROW: Row = Row { engines: &$engines, change: $change };
+            // The last one named.
+            const DOORS: &[model::Door] = &[model::Door::Calls $(, model::Door::$door)?];
+            const ROW: Row = Row { engines: &$engines, change: $change, door: DOORS[DOORS.len() - 1] };
             #[test]
             fn here() { model::run(&ROW, Storage::here()); }
             #[test]
@@ -50,6 +52,10 @@ over_file_systems! {
     };
     model_bounce_direct: ["bounce"], |c| { c.page_cache = PageCache::Direct; false };
     model_bounce_no_cache: ["bounce"], |c| { c.page_cache = PageCache::NoCache; false };
+    model_batch: ["p2p", "uring", "bounce"], |_| false, through Batches;
+    model_batch_with_faults: ["p2p", "uring", "bounce"], |_| true, through Batches;
+    model_batch_direct: ["uring", "bounce"], |c| { c.page_cache = PageCache::Direct; false }, through Batches;
+    model_batch_one_block: ["uring", "bounce"], |c| { c.pool_len = c.block_len; false }, through Batches;
 }
 
 mod suite {

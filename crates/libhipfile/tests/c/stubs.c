@@ -2,8 +2,6 @@
  * stubs: functions of the interface that this version does not offer. Each answers {hipFileInternalError, hipSuccess}
  * whatever its arguments, in any state of the driver, changes nothing and opens nothing.
  */
-#include <time.h>
-
 #include <hipfile-stats.h>
 
 #include "device.h"
@@ -55,22 +53,6 @@ static void all_stubs(hipFileHandle_t file, char *device)
         CHECK_STUB(hipFileSetParameterString((hipFileStringConfigParameter_t)i, "text"));
         CHECK_STUB(hipFileSetParameterString((hipFileStringConfigParameter_t)i, NULL));
     }
-
-    hipFileBatchHandle_t batch = (hipFileBatchHandle_t)(uintptr_t)0x5a5a;
-    unsigned nr = 1;
-    struct timespec timeout = { 0, 0 };
-    CHECK_STUB(hipFileBatchIOSetUp(&batch, 1));
-    CHECK(batch == (hipFileBatchHandle_t)(uintptr_t)0x5a5a);
-    CHECK_STUB(hipFileBatchIOSetUp(NULL, 0));
-    CHECK_STUB(hipFileBatchIOSubmit(batch, 1, (hipFileIOParams_t *)out, 0));
-    CHECK_STUB(hipFileBatchIOSubmit(NULL, 0, NULL, 0));
-    CHECK_STUB(hipFileBatchIOGetStatus(batch, 0, &nr, (hipFileIOEvents_t *)out, &timeout));
-    CHECK_EQ(nr, 1);
-    CHECK_STUB(hipFileBatchIOGetStatus(NULL, 0, NULL, NULL, NULL));
-    CHECK_STUB(hipFileBatchIOCancel(batch));
-    CHECK_STUB(hipFileBatchIOCancel(NULL));
-    hipFileBatchIODestroy(batch);
-    hipFileBatchIODestroy(NULL);
 
     size_t size = 1;
     hoff_t at = 0;

@@ -87,6 +87,7 @@ three_ways! {
     behaviour_88_last_error: Program::test("last_error");
     behaviour_123_handle_info: Program::test("handle_info");
     stubs: Program::test("stubs");
+    behaviour_69_batch: Program::test("batch");
     threads_files: threads("files");
     threads_buffers: threads("buffers");
     threads_mixed: threads("mixed");
@@ -134,6 +135,7 @@ examples! {
     subregion_write: Program::example("subregion_write").arg("out");
     roundtrip_verify: Program::example("roundtrip_verify").arg("created").arg("copied");
     error_handling: Program::example("error_handling").arg("out");
+    batch_roundtrip: Program::example("batch_roundtrip").arg("out");
 }
 
 /// A tool that finds nothing proves something only if it would have found it.

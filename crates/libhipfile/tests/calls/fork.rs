@@ -7,7 +7,7 @@ use super::*;
 
 /// Runs `body` in a forked child; it must return true within ten seconds. A child that hangs is killed and said.
 #[track_caller]
-fn in_child(body: impl FnOnce() -> bool) {
+pub(crate) fn in_child(body: impl FnOnce() -> bool) {
     // SAFETY: the child runs only `body` and _exit. It may allocate: glibc makes its allocator usable in the child.
     let pid = unsafe { libc::fork() };
     if pid == 0 {

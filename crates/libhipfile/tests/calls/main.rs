@@ -4,6 +4,7 @@
 //! The driver is the process's, so each test needs a process of its own: run with `cargo nextest run`.
 #![allow(clippy::unwrap_used, reason = "a test: what fails panics")]
 
+mod batch;
 mod buffers;
 mod driver;
 mod fork;

@@ -30,10 +30,6 @@ fn answers() -> Vec<(&'static str, hipFileError_t)> {
         hipFileDriverSetMaxDirectIOSize(64);
         hipFileDriverSetMaxCacheSize(64);
         hipFileDriverSetMaxPinnedMemSize(0);
-        hipFileBatchIOSetUp(bad(), 1);
-        hipFileBatchIOSubmit(bad(), 1, bad(), 0);
-        hipFileBatchIOGetStatus(bad(), 1, bad(), bad(), bad());
-        hipFileBatchIOCancel(bad());
         hipFileReadAsync(fh, bad(), size, offset, offset, bytes, stream);
         hipFileWriteAsync(fh, bad(), size, offset, offset, bytes, stream);
         hipFileStreamRegister(stream, 0xf);
@@ -57,7 +53,6 @@ fn they_answer_internal_error_in_every_state() {
         for (function, answer) in answers() {
             assert_eq!(code(answer), hipFileInternalError, "{function}");
         }
-        hipFileBatchIODestroy(core::ptr::without_provenance_mut(8));
         assert_eq!(hipFileUseCount(), count);
     };
     check(0);

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use hip_emu::fault::{self, Fault, Rule, When};
 use hip_emu::function::Function;
-use hipfile::{Buffer, Config, DevPtr, Driver, FileId, Result};
+use hipfile::{Buffer, Config, DevPtr, Driver, Entry, EventStatus, FileId, Op, RawBatch, Result};
 
 use super::{Random, Storage, driver_with, operations};
 
@@ -32,6 +32,16 @@ struct World {
     faults: bool,
     /// Whether an injected fault may end the current operation early.
     may_fail: bool,
+    batch: Option<RawBatch>,
+}
+
+/// How operations are asked for.
+#[derive(Clone, Copy)]
+pub(crate) enum Door {
+    /// By calls that return when it is done.
+    Calls,
+    /// By a batch; the same operation some times over, which must come out the same.
+    Batches,
 }
 
 /// One way to serve the model test.
@@ -39,6 +49,7 @@ pub(crate) struct Row {
     pub(crate) engines: &'static [&'static str],
     /// Changes the settings; whether the direct path meets faults.
     pub(crate) change: fn(&mut Config) -> bool,
+    pub(crate) door: Door,
 }
 
 /// Runs the model over one row on one file system.
@@ -66,7 +77,11 @@ pub(crate) fn run(row: &Row, storage: Storage) {
     random.fill(&mut memory);
     buffer.upload(0, &memory).expect("an upload");
     let disk = Vec::new();
-    let mut world = World { driver, file, id, buffer, disk, memory, random, faults, may_fail: false };
+    let batch = match row.door {
+        Door::Calls => None,
+        Door::Batches => Some(RawBatch::new(8).expect("a batch")),
+    };
+    let mut world = World { driver, file, id, buffer, disk, memory, random, faults, may_fail: false, batch };
     let count = operations(3000);
     for step in 0..count {
         world.step(step);
@@ -160,10 +175,46 @@ impl World {
         }
     }
 
+    fn transfer(
+        &mut self,
+        op: Op,
+        buffer: DevPtr,
+        len: usize,
+        file_offset: i64,
+        buffer_offset: i64,
+    ) -> Result<usize> {
+        // With faults only the first of several would meet them.
+        let times = if self.may_fail { 1 } else { 1 + self.random.below(3) };
+        let Some(batch) = &self.batch else {
+            return match op {
+                // SAFETY: the range lies inside the buffer, which outlives the call and is used by this thread alone.
+                Op::Read => unsafe { self.driver.read(self.id, buffer, len, file_offset, buffer_offset) },
+                // SAFETY: as above.
+                Op::Write => unsafe { self.driver.write(self.id, buffer, len, file_offset, buffer_offset) },
+            };
+        };
+        let entry = Entry { op: Some(op), file: self.id, buffer, buffer_offset, file_offset, len, cookie: 1 };
+        // SAFETY: as above, until the events are there.
+        unsafe { batch.submit(&self.driver, &vec![entry; times]) }?;
+        let mut results = Vec::new();
+        while results.len() < times {
+            let events = batch.poll(1, 8, Some(std::time::Duration::from_secs(60)))?;
+            assert!(!events.is_empty(), "no event for {:?}", entry);
+            results.extend(events.into_iter().map(|event| match event.status {
+                EventStatus::Complete(moved) => Ok(moved),
+                EventStatus::Failed(error) => Err(error),
+                other => panic!("{other:?}"),
+            }));
+        }
+        for result in &results[1..] {
+            assert_eq!(result.as_ref().ok(), results[0].as_ref().ok(), "the same operation, the same result");
+        }
+        results.swap_remove(0)
+    }
+
     fn read(&mut self, step: usize, len: usize, at: usize, offset: usize) {
         let (ptr, buffer_offset) = self.address(at);
-        // SAFETY: the range lies inside the buffer, which outlives the call and is used by this thread alone.
-        let result = unsafe { self.driver.read(self.id, ptr, len, offset as i64, buffer_offset) };
+        let result = self.transfer(Op::Read, ptr, len, offset as i64, buffer_offset);
         let expected = self.disk.len().saturating_sub(offset).min(len);
         let n = self.count(&format!("step {step}: read {len} at {offset} to {at}"), &result, expected);
         self.memory[at..at + n].copy_from_slice(&self.disk[offset.min(self.disk.len())..][..n]);
@@ -178,8 +229,7 @@ impl World {
 
     fn write(&mut self, step: usize, len: usize, at: usize, offset: usize) {
         let (ptr, buffer_offset) = self.address(at);
-        // SAFETY: as for read.
-        let result = unsafe { self.driver.write(self.id, ptr, len, offset as i64, buffer_offset) };
+        let result = self.transfer(Op::Write, ptr, len, offset as i64, buffer_offset);
         let n = self.count(&format!("step {step}: write {len} at {offset} from {at}"), &result, len);
         if n > 0 {
             self.disk.resize(self.disk.len().max(offset + n), 0);
