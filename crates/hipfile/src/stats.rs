@@ -11,7 +11,11 @@ use crate::usage::thread_stripe;
 
 /// Most engines there can be; a test holds the list of engines below it.
 pub(crate) const MAX_ENGINES: usize = 8;
-const STRIPES: usize = 16;
+/// Shards that one thread has for itself: the first threads of the process, which get by without locked additions.
+const OWN: usize = 48;
+/// Shards that all later threads share.
+const SHARED: usize = 16;
+const STRIPES: usize = OWN + SHARED;
 
 #[derive(Debug, Default)]
 struct Cell {
@@ -93,27 +97,34 @@ impl Counters {
         Counters { shards: [const { OnceLock::new() }; STRIPES] }
     }
 
-    fn shard(&self) -> &Shard {
-        self.shards[thread_stripe() % STRIPES].get_or_init(Box::default)
+    /// This thread's shard, and whether no other thread writes to it.
+    fn shard(&self) -> (&Shard, bool) {
+        let thread = thread_stripe();
+        let own = thread < OWN;
+        let at = if own { thread } else { OWN + thread % SHARED };
+        (self.shards[at].get_or_init(Box::default), own)
     }
 
     /// A part of a transfer that moved `bytes`; the first one of an engine counts as its operation.
     pub(crate) fn moved(&self, op: Op, engine: usize, bytes: usize, first: bool) {
-        let cell = &self.shard().cells[op as usize][engine % MAX_ENGINES];
-        cell.operations.fetch_add(first.into(), Ordering::Relaxed);
-        cell.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        let (shard, own) = self.shard();
+        let cell = &shard.cells[op as usize][engine % MAX_ENGINES];
+        add(&cell.operations, first.into(), own);
+        add(&cell.bytes, bytes as u64, own);
     }
 
     /// A part of a transfer that was staged for a reason.
     pub(crate) fn staged(&self, op: Op, reason: Reason, bytes: usize, first: bool) {
-        let tally = &self.shard().staged[op as usize][reason as usize];
-        tally.operations.fetch_add(first.into(), Ordering::Relaxed);
-        tally.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        let (shard, own) = self.shard();
+        let tally = &shard.staged[op as usize][reason as usize];
+        add(&tally.operations, first.into(), own);
+        add(&tally.bytes, bytes as u64, own);
     }
 
     /// One attempt that failed.
     pub(crate) fn failed(&self, op: Op, engine: usize) {
-        self.shard().cells[op as usize][engine % MAX_ENGINES].errors.fetch_add(1, Ordering::Relaxed);
+        let (shard, own) = self.shard();
+        add(&shard.cells[op as usize][engine % MAX_ENGINES].errors, 1, own);
     }
 
     /// The sums, for engines named in order of their index.
@@ -159,6 +170,15 @@ impl Counters {
     }
 }
 
+/// Adds to a counter; without a locked instruction where this thread is the only one that writes to it.
+fn add(counter: &AtomicU64, n: u64, own: bool) {
+    if own {
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    } else {
+        counter.fetch_add(n, Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,7 +187,7 @@ mod tests {
     fn sums_are_exact_over_threads() {
         let counters = Counters::new();
         std::thread::scope(|scope| {
-            for thread in 0..40 {
+            for thread in 0..80 {
                 let counters = &counters;
                 scope.spawn(move || {
                     for _ in 0..100 {
@@ -179,9 +199,9 @@ mod tests {
             }
         });
         let stats = counters.sum(&["a", "b"]);
-        assert_eq!(stats.read.iter().map(|e| (e.operations, e.bytes)).collect::<Vec<_>>(), [(2000, 6000); 2]);
-        let alignment = ReasonStats { reason: Reason::Alignment, operations: 4000, bytes: 8000 };
+        assert_eq!(stats.read.iter().map(|e| (e.operations, e.bytes)).collect::<Vec<_>>(), [(4000, 12_000); 2]);
+        let alignment = ReasonStats { reason: Reason::Alignment, operations: 8000, bytes: 16_000 };
         assert_eq!((stats.read_staged.as_slice(), stats.write_staged.len()), (&[alignment][..], 0));
-        assert_eq!(stats.write, [EngineStats { engine: "b", operations: 0, bytes: 0, errors: 40 }]);
+        assert_eq!(stats.write, [EngineStats { engine: "b", operations: 0, bytes: 0, errors: 80 }]);
     }
 }

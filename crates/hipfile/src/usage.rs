@@ -96,14 +96,14 @@ pub(crate) fn thread_stripe() -> usize {
     use std::sync::atomic::AtomicUsize;
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static MINE: Cell<usize> = const { Cell::new(usize::MAX) });
-    // A thread that is ending has no thread-local storage any more; stripe 0 serves it.
+    // A thread that is ending has no thread-local storage any more; the last stripe serves it.
     MINE.try_with(|mine| {
         if mine.get() == usize::MAX {
             mine.set(NEXT.fetch_add(1, Ordering::Relaxed));
         }
         mine.get()
     })
-    .unwrap_or(0)
+    .unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
