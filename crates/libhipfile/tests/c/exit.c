@@ -7,8 +7,12 @@
  *   _exit       _exit()
  *   quick_exit  quick_exit()
  *   atexit      uses the library from an atexit handler
+ *   trap        returns from main with a trap on every function of HIP: a destructor that called one would die of it
+ *   trap_works  calls one, to show that
  */
+#include <dlfcn.h>
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include "device.h"
 
@@ -32,6 +36,38 @@ static void *leave(void *nothing)
     exit(STATUS);
 }
 
+/* What the library calls of HIP, and what a tidy destructor would be tempted to call. */
+static const char *const HIP_FUNCTIONS[] = {
+    "hipInit", "hipRuntimeGetVersion", "hipGetDeviceCount", "hipGetDevice", "hipSetDevice", "hipDeviceGetAttribute",
+    "hipDeviceSynchronize", "hipGetLastError", "hipPointerGetAttributes", "hipMemGetAddressRange", "hipMalloc", "hipFree",
+    "hipHostMalloc", "hipHostFree", "hipHostRegister", "hipHostUnregister", "hipMemcpy", "hipMemcpyAsync", "hipMemset",
+    "hipStreamCreateWithFlags", "hipStreamDestroy", "hipStreamSynchronize", "hipStreamQuery", "hipEventDestroy",
+    "hipEventSynchronize", "hipLaunchHostFunc", "hipGetProcAddress", "hipModuleUnload",
+};
+
+#if defined(__x86_64__)
+static const unsigned char BREAKPOINT[] = { 0xcc };
+#elif defined(__aarch64__)
+static const unsigned char BREAKPOINT[] = { 0x00, 0x00, 0x20, 0xd4 };
+#else
+#error "what is a breakpoint here?"
+#endif
+
+/* Puts a breakpoint instruction at the start of each. */
+static void trap_hip(void)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    for (size_t i = 0; i < sizeof HIP_FUNCTIONS / sizeof HIP_FUNCTIONS[0]; i++) {
+        unsigned char *code = (unsigned char *)dlsym(RTLD_DEFAULT, HIP_FUNCTIONS[i]);
+        if (code == NULL)
+            FAIL("%s", dlerror());
+        void *start = (void *)((uintptr_t)code & ~(page - 1));
+        CHECK_EQ(mprotect(start, page, PROT_READ | PROT_WRITE | PROT_EXEC), 0);
+        memcpy(code, BREAKPOINT, sizeof BREAKPOINT);
+        __builtin___clear_cache((char *)code, (char *)code + sizeof BREAKPOINT);
+    }
+}
+
 static void last_use(void)
 {
     if (hipFileRead(file, device, 4096, 0, 0) != 4096)
@@ -50,6 +86,15 @@ int main(int argc, char **argv)
     CHECK_OK(hipFileBufRegister(device, LEN, 0));
     CHECK_IO(hipFileRead(file, device, LEN, 0, 0), LEN);
     CHECK_IO(hipFileWrite(file, device, LEN, 0, 0), LEN);
+
+    if (strncmp(mode, "trap", 4) == 0) {
+        printf("OK exit %s\n", mode);
+        fflush(stdout);
+        trap_hip();
+        if (strcmp(mode, "trap_works") == 0)
+            hipDeviceSynchronize();
+        return STATUS;
+    }
 
     pthread_t reader, leaver;
     CHECK_EQ(pthread_create(&reader, NULL, keep_reading, NULL), 0);
