@@ -41,6 +41,7 @@ pub(crate) struct Program {
     env: Vec<(&'static str, OsString)>,
     libraries: Libraries,
     status: i32,
+    silent: bool,
     limit: Duration,
     input: Option<usize>,
 }
@@ -60,10 +61,11 @@ impl Program {
         Program {
             source: folder.join(name).with_extension("c"),
             args: Vec::new(),
-            // Small, so that valgrind's address space holds it.
-            env: vec![("HIP_EMU_MEMORY", "1G".into())],
+            // Small: a search for leaks looks into all of it.
+            env: vec![("HIP_EMU_MEMORY", "128M".into())],
             libraries: Libraries::Both,
             status: 0,
+            silent: false,
             limit: Duration::from_secs(60),
             input: None,
         }
@@ -95,6 +97,12 @@ impl Program {
         self
     }
 
+    /// Nothing may stand on stderr but that the GPU is emulated.
+    pub(crate) fn silent(mut self) -> Program {
+        self.silent = true;
+        self
+    }
+
     /// A file `input` of that many bytes in its folder.
     pub(crate) fn input(mut self, len: usize) -> Program {
         self.input = Some(len);
@@ -111,6 +119,8 @@ impl Program {
             say(line);
         }
         let skipped = outcome.stderr.lines().any(|line| line.starts_with("SKIP: "));
+        let expected = |line: &str| line.starts_with("hipfile: using the emulated GPU");
+        assert!(!self.silent || outcome.stderr.lines().all(expected), "{outcome}");
         let done = outcome.stdout.lines().any(|line| line.starts_with("OK "));
         assert!(outcome.status.code() == Some(self.status) && (done || skipped), "{outcome}");
     }
