@@ -19,6 +19,15 @@ impl Failure {
         Self(one_line(&format!("{what}: {why}")))
     }
 
+    /// A failure that has been told by other means: only the exit status says it.
+    pub(crate) fn silent() -> Self {
+        Self(String::new())
+    }
+
+    pub(crate) fn is_silent(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// A failure of the file at `path`.
     pub(crate) fn at(path: &Path, why: impl fmt::Display) -> Self {
         Self::new(path.display(), why)
@@ -60,7 +69,7 @@ pub(crate) fn note(message: impl fmt::Display) {
 }
 
 /// File names may hold line breaks and terminal sequences: both are shown as escapes.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut line, c| {
         if c.is_control() {
             line.extend(c.escape_default());

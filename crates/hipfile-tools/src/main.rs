@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod check;
 mod copy;
 mod device;
 mod extents;
@@ -47,7 +48,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const TOOLS: &[Entry] = &[
     entry::<copy::Copy>("copy", "aiscp"),
-    entry::<bench::Bench>("bench", ""), //
+    entry::<check::Check>("check", "ais-check"),
+    entry::<bench::Bench>("bench", ""),
 ];
 
 const fn entry<T: Tool>(name: &'static str, amd_name: &'static str) -> Entry {
@@ -102,7 +104,9 @@ fn finish(prefix: String, tool: &Entry, matches: &ArgMatches) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            failure::note(&failure);
+            if !failure.is_silent() {
+                failure::note(&failure);
+            }
             ExitCode::FAILURE
         }
     }

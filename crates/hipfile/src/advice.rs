@@ -22,10 +22,12 @@ impl Reason {
             Reason::FileSystem => {
                 "put the file on ext4 or xfs; HIPFILE_UNSUPPORTED_FILE_SYSTEMS=true tries any, at your own risk"
             }
-            Reason::JournalMode => "mount the ext4 file system with data=ordered",
+            Reason::JournalMode => {
+                "mount it with data=ordered; `tune2fs -o ^journal_data` clears a default set there"
+            }
             Reason::BlockStackMd => "put the file system on the NVMe drives themselves, or on LVM's own RAID",
             Reason::BlockStackCrypt => {
-                "put the file system on an NVMe drive without dm-crypt; self-encrypting drives do"
+                "put the file system on an NVMe drive without dm-crypt; drives that encrypt themselves qualify"
             }
             Reason::BlockStackMultipath => {
                 "reach the drive by one path: for NVMe boot with nvme_core.multipath=N, else leave dm-multipath out"
@@ -65,6 +67,27 @@ impl Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The table of docs/engines.md is made from here.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a switch of the test's own")]
+    fn the_engines_page_lists_every_reason() {
+        const HEAD: &str = "| reason | what is in the way | what to do |\n|---|---|---|\n";
+        const END: &str = "<!-- end of the table -->";
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/engines.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let start = page.find(HEAD).unwrap() + HEAD.len();
+        let end = start + page[start..].find(END).unwrap();
+        let rows: String = Reason::ALL
+            .iter()
+            .map(|reason| format!("| `{}` | {} | {} |\n", reason.word(), reason.text(), reason.advice()))
+            .collect();
+        if std::env::var_os("HIPFILE_UPDATE_DOCS").is_some() {
+            std::fs::write(path, format!("{}{rows}{}", &page[..start], &page[end..])).unwrap();
+            return;
+        }
+        assert_eq!(&page[start..end], rows, "docs/engines.md is out of step");
+    }
 
     #[test]
     fn each_reason_has_advice_of_its_own() {

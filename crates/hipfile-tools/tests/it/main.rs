@@ -7,6 +7,7 @@
 )]
 
 mod attributes;
+mod check;
 mod bench;
 mod command_line;
 mod device;

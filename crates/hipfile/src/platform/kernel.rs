@@ -34,8 +34,8 @@ impl Kernel {
     pub(super) fn probe(roots: &Roots) -> Kernel {
         let read = |name: &str| roots.line(format!("proc/sys/kernel/{name}")).unwrap_or_default();
         let machine = match read("arch") {
-            // Kernels before 6.1 do not say; this program runs on that machine, or on one like it.
-            none if none.is_empty() => std::env::consts::ARCH.to_owned(),
+            // Kernels before 6.1 do not say; this program runs on the machine itself.
+            none if none.is_empty() && roots.is_real() => std::env::consts::ARCH.to_owned(),
             arch => arch,
         };
         Kernel {
@@ -56,7 +56,12 @@ impl Kernel {
 impl std::fmt::Display for Kernel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Kernel { sysname, nodename, release, version, machine } = self;
-        write!(f, "{sysname} {nodename} {release} {version} {machine}")
+        let known: Vec<&str> = [sysname, nodename, release, version, machine]
+            .into_iter()
+            .map(String::as_str)
+            .filter(|t| !t.is_empty())
+            .collect();
+        f.write_str(&known.join(" "))
     }
 }
 
@@ -94,6 +99,7 @@ impl Symbols {
 pub(super) fn p2pdma(kernel: &Kernel, symbols: &Symbols, roots: &Roots) -> Finding {
     const ADVICE: &str =
         "boot a kernel with CONFIG_PCI_P2PDMA=y (on Ubuntu 22.04: the HWE kernel, 6.8 or newer)";
+    let configured = config_value(kernel, "CONFIG_PCI_P2PDMA", roots);
     if let Some(build) = driver_build(kernel, roots).filter(|build| *build >= FIRST_BUILD_THAT_TELLS) {
         let gpus: Vec<u64> = topology(roots).map(|gpu| gpu.get("capability")).collect();
         return match gpus.iter().any(|capability| capability & CAPABILITY_FILE_ACCESS != 0) {
@@ -102,10 +108,19 @@ pub(super) fn p2pdma(kernel: &Kernel, symbols: &Symbols, roots: &Roots) -> Findi
                 format!("amdgpu-dkms build {build} is installed, but its topology has no GPU"),
                 "load the driver (modprobe amdgpu), or in a container give it /dev/kfd and /dev/dri",
             ),
-            false => Finding::no(format!("amdgpu-dkms build {build} says that its GPUs lack it"), ADVICE),
+            false => {
+                let found = format!("amdgpu-dkms build {build} says that its GPUs lack it");
+                match configured {
+                    Some((_, Some(value))) if value == "y" => Finding::no(
+                        found,
+                        "use a discrete GPU as a whole: the kernel has it, so the GPU is integrated or a virtual function",
+                    ),
+                    _ => Finding::no(found, ADVICE),
+                }
+            }
         };
     }
-    match config_value(kernel, "CONFIG_PCI_P2PDMA", roots) {
+    match configured {
         Some((source, Some(value))) if value == "y" => {
             Finding::yes(format!("CONFIG_PCI_P2PDMA=y in {}", source.display()))
         }

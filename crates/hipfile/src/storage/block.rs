@@ -142,9 +142,9 @@ impl Backing {
         self.top.as_ref().and_then(BlockDevice::obstacle)
     }
 
-    /// Whether the whole stack could be seen, so that the absence of an obstacle means something.
-    pub fn is_known(&self) -> bool {
-        self.top.as_ref().is_some_and(BlockDevice::is_known)
+    /// What of the stack could not be seen, so that the absence of an obstacle is no more than a guess.
+    pub fn unseen(&self) -> Option<&'static str> {
+        self.top.as_ref().map_or(Some("block devices"), BlockDevice::unseen)
     }
 
     /// The one word for tables: what the file system lies on, partitions left out (`nvme`, `lvm`, `mpath`, `crypt`,
@@ -199,13 +199,15 @@ impl BlockDevice {
         own.or_else(|| self.below.iter().find_map(BlockDevice::obstacle))
     }
 
-    fn is_known(&self) -> bool {
+    fn unseen(&self) -> Option<&'static str> {
         let own = match &self.kind {
-            BlockKind::Unknown | BlockKind::Nvme { transport: NvmeTransport::Unknown, .. } => false,
-            BlockKind::Partition | BlockKind::Lvm { .. } => !self.below.is_empty(),
-            _ => true,
+            BlockKind::Unknown => Some("block devices"),
+            BlockKind::Partition | BlockKind::Lvm { .. } if self.below.is_empty() => Some("block devices"),
+            BlockKind::Nvme { transport: NvmeTransport::Unknown, .. } => Some("NVMe transport"),
+            BlockKind::Lvm { extents: None, .. } => Some("extents of the volume"),
+            _ => None,
         };
-        own && self.below.iter().all(BlockDevice::is_known)
+        own.or_else(|| self.below.iter().find_map(BlockDevice::unseen))
     }
 
     fn word(&self) -> &str {

@@ -161,17 +161,16 @@ impl StorageFacts {
         }
     }
 
-    /// Whether everything that [`StorageFacts::direct`] looks at could be seen, so that its Ok is more than a guess.
-    pub fn is_known(&self) -> bool {
-        match self.node {
-            Node::Other => true,
-            Node::Block => self.backing.is_known(),
-            Node::Regular => match self.fs.kind() {
-                FsKind::Local | FsKind::Image => self.backing.is_known(),
-                FsKind::Network => self.transport != Some(Transport::Unknown),
-                FsKind::Memory | FsKind::Stacked | FsKind::Pseudo => true,
-                FsKind::Unknown => false,
-            },
+    /// What [`StorageFacts::direct`] could not look at, in a few words; with `None` its Ok is more than a guess.
+    pub fn unseen(&self) -> Option<&'static str> {
+        match (self.node, self.fs.kind()) {
+            (Node::Other, _) => None,
+            (Node::Block, _) | (Node::Regular, FsKind::Local | FsKind::Image) => self.backing.unseen(),
+            (Node::Regular, FsKind::Network) if self.transport == Some(Transport::Unknown) => {
+                Some("transport")
+            }
+            (Node::Regular, FsKind::Unknown) => Some("file system"),
+            (Node::Regular, FsKind::Network | FsKind::Memory | FsKind::Stacked | FsKind::Pseudo) => None,
         }
     }
 

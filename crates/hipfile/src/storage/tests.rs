@@ -33,7 +33,8 @@ fn behaviour_104_local_nvme_with_xfs_or_ordered_ext4_is_direct() {
         assert_eq!(facts.fs_text(), text);
         assert_eq!(facts.backing.word(), "nvme");
         assert_eq!(facts.backing.controllers(), ["0000:01:00.0"]);
-        assert!(facts.is_known() && !facts.is_memory() && !facts.is_network() && !facts.prefers_buffered());
+        assert_eq!(facts.unseen(), None);
+        assert!(!facts.is_memory() && !facts.is_network() && !facts.prefers_buffered());
     }
 }
 
@@ -106,7 +107,8 @@ fn behaviour_99_stacks_without_a_direct_path_are_named() {
         assert_eq!(facts.direct(false, false), *expected, "{number} {facts:#?}");
         assert_eq!(facts.direct(true, false), *expected, "any file system changes nothing below it");
         assert_eq!(facts.direct(false, true), Ok(()));
-        assert!(facts.is_known(), "{facts:#?}");
+        let unseen = if *number == "252:7" { Some("extents of the volume") } else { None };
+        assert_eq!(facts.unseen(), unseen, "{facts:#?}");
     }
 }
 
@@ -166,7 +168,10 @@ fn network_file_systems_tell_their_transport() {
 fn behaviour_27_with_nothing_to_be_seen_the_number_of_statfs_still_tells() {
     let root = FakeRoot::new();
     let xfs = facts(&root, XFS, (259, 0));
-    assert_eq!((xfs.direct(false, false), xfs.is_known(), xfs.fs_type.as_str()), (Ok(()), false, "xfs"));
+    assert_eq!(
+        (xfs.direct(false, false), xfs.unseen(), xfs.fs_type.as_str()),
+        (Ok(()), Some("block devices"), "xfs")
+    );
     let ext = facts(&root, EXT, (259, 0));
     assert_eq!((ext.direct(false, false), ext.journal), (Err(Reason::MountUnknown), None));
     assert_eq!(ext.direct(true, false), Ok(()));
@@ -231,7 +236,7 @@ fn behaviour_160_circles_depth_and_width_are_bounded() {
     for minor in 0..3 {
         root.mount(&format!("252:{minor}"), "/m", "xfs", "/dev/x", "rw");
         let facts = facts(&root, XFS, (252, minor));
-        assert!(!facts.is_known(), "{minor}");
+        assert!(facts.unseen().is_some(), "{minor}");
         assert_eq!(facts.direct(false, false), Ok(()));
         assert!(facts.backing.lines().len() < 1000);
     }
@@ -261,7 +266,7 @@ fn behaviour_160_garbage_and_huge_files_are_survived() {
         root.file(&file, &garbage);
         for number in [(259, 0), (259, 1), (252, 1), (9, 0), (7, 0)] {
             let facts = facts(&root, EXT, number);
-            let _ = (facts.direct(true, false), facts.is_known(), facts.fs_text(), facts.backing.lines());
+            let _ = (facts.direct(true, false), facts.unseen(), facts.fs_text(), facts.backing.lines());
         }
     }
     // Folders and FIFOs where files belong, files where folders belong.
@@ -271,5 +276,5 @@ fn behaviour_160_garbage_and_huge_files_are_survived() {
     root.file(&format!("{disk}/device"), "no folder");
     root.folder("proc/self/mountinfo").file(&format!("{disk}/slaves"), "no folder");
     let facts = facts(&root, XFS, (259, 0));
-    assert_eq!((facts.direct(false, false), facts.is_known()), (Ok(()), false));
+    assert_eq!((facts.direct(false, false), facts.unseen()), (Ok(()), Some("NVMe transport")));
 }

@@ -1,0 +1,194 @@
+//! `hipfile check`: its words about made-up machines, compared with files, and its truthfulness about the real one.
+//!
+//! `HIPFILE_UPDATE_GOLDEN=1` writes the files under `check/golden` anew; look at the difference before keeping it.
+
+mod consistency;
+mod fuse;
+mod machines;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use test_support::fake_root::FakeRoot;
+
+use crate::support::{HIPFILE, Lab, NOBODY, Run, is_root, run, skip};
+
+/// The command with an empty environment, so that nothing of the machine running the test shows.
+fn check(arguments: &[&str]) -> Command {
+    let mut command = Command::new(HIPFILE);
+    command.env_clear().arg("check").args(arguments);
+    command
+}
+
+fn on(root: &FakeRoot, arguments: &[&str]) -> Run {
+    let root = root.path().to_str().unwrap();
+    run(check(&["--root", root]).args(arguments))
+}
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/check/golden").join(format!("{name}.txt"))
+}
+
+/// Compares everything a run says with a file.
+#[expect(clippy::disallowed_methods, reason = "a switch of the test's own")]
+fn compare(name: &str, arguments: &[&str], run: &Run) {
+    let arguments: String = arguments.iter().map(|argument| format!(" {argument}")).collect();
+    let said = format!(
+        "$ hipfile check{arguments}\n{}--- standard error\n{}--- exit status {}\n",
+        run.stdout,
+        run.stderr,
+        run.code.unwrap()
+    );
+    let path = golden(name);
+    if std::env::var_os("HIPFILE_UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, &said).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(said, expected, "{}", path.display());
+}
+
+#[test]
+fn behaviour_127_golden_words_about_made_up_machines() {
+    for (name, arguments, machine) in machines::ALL {
+        let root = machine();
+        compare(name, arguments, &on(&root, arguments));
+    }
+}
+
+#[test]
+fn every_golden_file_belongs_to_a_machine() {
+    let names: Vec<&str> = machines::ALL.iter().map(|(name, ..)| *name).collect();
+    let folder = golden("x").parent().unwrap().to_owned();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let file = entry.unwrap().file_name().into_string().unwrap();
+        assert!(names.contains(&file.strip_suffix(".txt").unwrap()), "{file} is left over");
+    }
+}
+
+#[test]
+fn quiet_answers_by_exit_status_only() {
+    let ready = machines::mi300x();
+    let bare = machines::bare_vm();
+    for (root, status) in [(&ready, 0), (&bare, 1)] {
+        let run = on(root, &["-q"]);
+        assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (Some(status), "", ""));
+    }
+    let run = on(&ready, &["-q", "-v"]);
+    assert_eq!(run.code, Some(2));
+}
+
+#[test]
+fn it_answers_to_ais_check() {
+    let lab = Lab::new();
+    std::os::unix::fs::symlink(HIPFILE, lab.path("ais-check")).unwrap();
+    let ready = machines::mi300x();
+    let call = |arguments: &[&str]| run(Command::new(lab.path("ais-check")).env_clear().args(arguments));
+    let root = ready.path().to_str().unwrap();
+    let named = call(&["--root", root]);
+    assert_eq!((named.code, &named.stdout), (Some(0), &on(&ready, &[]).stdout));
+    assert_eq!(call(&["-q", "-v"]).code, Some(1));
+    let bare = machines::bare_vm();
+    let named = call(&["--root", bare.path().to_str().unwrap()]);
+    assert!(named.stderr.starts_with("ais-check: missing: "), "{}", named.stderr);
+}
+
+#[test]
+fn json_has_a_version_and_every_layer() {
+    let run = on(&machines::mi300x(), &["--json"]);
+    let json = run.json();
+    assert_eq!(
+        (run.code, json["schema_version"].as_u64(), json["ready"].as_bool()),
+        (Some(0), Some(1), Some(true))
+    );
+    let names: Vec<_> =
+        json["components"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["Kernel P2PDMA support", "HIP runtime", "amdgpu", "hipFile-capable volume"]);
+    let json = on(&machines::md(), &["--json"]).json();
+    let row =
+        json["volumes"].as_array().unwrap().iter().find(|row| row["mountpoint"] == "/data").unwrap().clone();
+    assert_eq!(row["reason"], "block-stack(md)");
+    assert_eq!((&row["hipfile"], &row["backing"]), (&"no".into(), &"md".into()));
+    assert!(row["advice"].is_string() && row["stack"].is_array());
+}
+
+#[test]
+fn behaviour_160_a_root_of_garbage_is_described_too() {
+    let garbage: Vec<u8> = (0..=255u8).cycle().take(300_000).collect();
+    let root = machines::mi300x();
+    let mut files = Vec::new();
+    let mut folders = vec![root.path().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            match entry.file_type().unwrap() {
+                kind if kind.is_dir() => folders.push(entry.path()),
+                kind if kind.is_file() => files.push(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    assert!(files.len() > 40);
+    for file in &files {
+        let before = std::fs::read(file).unwrap();
+        std::fs::write(file, &garbage).unwrap();
+        let run = on(&root, &["-v"]);
+        assert!(matches!(run.code, Some(0 | 1)), "{}: {}", file.display(), run.stderr);
+        let odd = run.stdout.chars().find(|c| c.is_control() && *c != '\n');
+        assert_eq!(odd, None, "{}", file.display());
+        std::fs::write(file, before).unwrap();
+    }
+    files.iter().for_each(|file| std::fs::write(file, &garbage).unwrap());
+    assert_eq!(on(&root, &["-v"]).code, Some(1));
+}
+
+#[test]
+fn the_real_machine_is_described_without_privileges_and_without_traces() {
+    let lab = Lab::for_all_users();
+    let mut command = Command::new(lab.path("hipfile"));
+    command.env_clear().args(["check", "--json"]).current_dir(lab.path("."));
+    if is_root() {
+        std::os::unix::process::CommandExt::uid(&mut command, NOBODY);
+    }
+    let run = run(&mut command);
+    assert!(matches!(run.code, Some(0 | 1)), "{}", run.stderr);
+    let json = run.json();
+    assert!(json["system"].as_str().unwrap().starts_with("Linux "), "{json}");
+    assert!(!json["volumes"].as_array().unwrap().is_empty());
+    let left = |folder: &Path| {
+        let names = std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.file_name());
+        names.filter(|name| name.to_string_lossy().starts_with(".hipfile-odirect")).count()
+    };
+    assert_eq!((left(Path::new("/")), left(&std::env::temp_dir()), left(&lab.path("."))), (0, 0, 0));
+}
+
+/// Whoever has the emulated runtime on the library path must not take it for a real one.
+#[test]
+fn an_emulated_runtime_does_not_count() {
+    let library = test_support::emulation().runtime();
+    for command in [
+        check(&["--json"]).env("HIPFILE_HIP_LIBRARY", library),
+        check(&["--json"]).env("HIPFILE_DEVICE", "emulated"),
+    ] {
+        let json = run(command).json();
+        let hip = &json["components"][1];
+        assert_eq!((&hip["name"], &hip["ok"]), (&"HIP runtime".into(), &false.into()));
+        assert!(hip["found"].as_str().unwrap().starts_with("emulated: "), "{hip}");
+    }
+}
+
+#[test]
+fn behaviour_153_refused_io_uring_is_told() {
+    let root = machines::mi300x();
+    root.file("proc/sys/kernel/io_uring_disabled", "2\n");
+    let json = on(&root, &["--json"]).json();
+    assert_eq!(json["other"][0]["ok"], false);
+    assert!(json["other"][0]["advice"].as_str().unwrap().contains("io_uring_disabled=0"), "{json}");
+}
+
+#[test]
+fn a_path_that_cannot_be_opened_is_one_line() {
+    let lab = Lab::new();
+    let run = run(check(&["absent"]).current_dir(lab.path(".")));
+    assert_eq!((run.code, run.stdout.as_str()), (Some(1), ""));
+    assert!(run.stderr.starts_with("hipfile: check: absent: "), "{}", run.stderr);
+}

@@ -1,0 +1,106 @@
+//! The smallest FUSE file system: one folder, one file in it, read only. Linux's FUSE protocol, version 7.31, spoken over
+//! /dev/fuse by a thread of the test.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
+use std::process::Command;
+
+/// Of the one file.
+pub(super) const NAME: &str = "file";
+const SIZE: u64 = 1 << 20;
+const ROOT: u64 = 1;
+const FILE: u64 = 2;
+
+const ENOENT: i32 = -2;
+const ENOSYS: i32 = -38;
+
+/// Mounts it at `at`; whoever unmounts it ends it.
+pub(super) fn serve(at: &Path) -> Result<(), String> {
+    let device =
+        File::options().read(true).write(true).open("/dev/fuse").map_err(|e| format!("/dev/fuse: {e}"))?;
+    // The program mount must inherit the descriptor, under the number that the option names.
+    rustix::io::fcntl_setfd(&device, rustix::io::FdFlags::empty()).map_err(|e| e.to_string())?;
+    let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
+    let output = Command::new("mount")
+        .args(["-i", "-t", "fuse", "-o", &options, "hipfile-test"])
+        .arg(at)
+        .output()
+        .map_err(|e| e.to_string())?;
+    rustix::io::fcntl_setfd(&device, rustix::io::FdFlags::CLOEXEC).map_err(|e| e.to_string())?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+    }
+    std::thread::spawn(move || answer_all(device));
+    Ok(())
+}
+
+fn answer_all(mut device: File) {
+    let mut request = vec![0; (1 << 20) + 65536];
+    // Ends with ENODEV when the file system is unmounted.
+    while let Ok(len) = device.read(&mut request) {
+        let (header, body) = request[..len].split_at(40);
+        let unique = u64_at(header, 8);
+        let Some(answer) = answer(u32_at(header, 4), u64_at(header, 16), body) else { continue };
+        let (error, payload) = match answer {
+            Ok(payload) => (0, payload),
+            Err(error) => (error, Vec::new()),
+        };
+        let mut reply = Vec::new();
+        reply.extend((16 + payload.len() as u32).to_ne_bytes());
+        reply.extend(error.to_ne_bytes());
+        reply.extend(unique.to_ne_bytes());
+        reply.extend(payload);
+        // The process that asked may be gone.
+        let _ = device.write(&reply);
+    }
+}
+
+/// The payload of the answer, or an errno; `None` for messages that want none.
+fn answer(opcode: u32, node: u64, body: &[u8]) -> Option<Result<Vec<u8>, i32>> {
+    let fields32 = |fields: &[u32]| fields.iter().flat_map(|f| f.to_ne_bytes()).collect::<Vec<u8>>();
+    let fields64 = |fields: &[u64]| fields.iter().flat_map(|f| f.to_ne_bytes()).collect::<Vec<u8>>();
+    Some(match opcode {
+        // FORGET, INTERRUPT, BATCH_FORGET
+        2 | 36 | 42 => return None,
+        // LOOKUP
+        1 if body.strip_suffix(b"\0") == Some(NAME.as_bytes()) => {
+            Ok([fields64(&[FILE, 0, 60, 60]), fields32(&[0, 0]), attributes(FILE)].concat())
+        }
+        1 => Err(ENOENT),
+        // GETATTR
+        3 => Ok([fields64(&[60]), fields32(&[0, 0]), attributes(node)].concat()),
+        // OPEN, OPENDIR
+        14 | 27 => Ok(vec![0; 16]),
+        // READ
+        15 => {
+            let (offset, wanted) = (u64_at(body, 8), u64::from(u32_at(body, 16)));
+            Ok(vec![7; wanted.min(SIZE.saturating_sub(offset)) as usize])
+        }
+        // STATFS
+        17 => Ok([fields64(&[256, 0, 0, 2, 0]), fields32(&[4096, 255, 4096, 0]), vec![0; 24]].concat()),
+        // RELEASE, FLUSH, READDIR, RELEASEDIR, DESTROY
+        18 | 25 | 28 | 29 | 38 => Ok(Vec::new()),
+        // INIT: version, read-ahead, flags, background, largest write, granularity of times, the rest.
+        26 => Ok([fields32(&[7, 31, 65536, 0, 0, 65536, 1]), vec![0; 36]].concat()),
+        _ => Err(ENOSYS),
+    })
+}
+
+fn attributes(node: u64) -> Vec<u8> {
+    let (size, mode) = if node == ROOT { (0, 0o040_755) } else { (SIZE, 0o100_644) };
+    let mut out: Vec<u8> =
+        [node, size, size / 512, 0, 0, 0].iter().flat_map(|f: &u64| f.to_ne_bytes()).collect();
+    // Nanoseconds of three times, mode, links, owner, group, device, block size, flags.
+    out.extend([0, 0, 0, mode, 1, 0, 0, 0, 4096, 0].iter().flat_map(|f: &u32| f.to_ne_bytes()));
+    out
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap())
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap())
+}
