@@ -5,5 +5,6 @@
 mod elf;
 pub mod hip;
 pub mod hip_load;
+pub mod hiprtc;
 pub mod library;
 mod table;

@@ -16,8 +16,8 @@ use crate::state::State;
 use crate::stream;
 use crate::sys;
 
-/// The only kernel: `hipfile_copy_late(void *dst, const void *src, const uint64_t *len_word)` copies `*len_word` bytes,
-/// a number it reads when it runs. It ends the process, as a memory fault on a GPU does, if a range is not one that a GPU reaches.
+/// The only kernel: `hipfile_copy_late(const uint64_t late[3])` copies `late[2]` bytes to `late[0]` from `late[1]`, three words
+/// that it reads when it runs. It ends the process, as a memory fault on a GPU does, if a range is not one that a GPU reaches.
 pub const COPY_LATE: &str = "hipfile_copy_late";
 
 /// What a code object for the emulated GPU begins with; the kernel's name and a NUL follow.
@@ -32,12 +32,10 @@ pub fn blob() -> Vec<u8> {
 #[derive(Debug)]
 pub(crate) struct Module;
 
-/// A launch of [`COPY_LATE`], with the addresses it was given.
+/// A launch of [`COPY_LATE`], with the address of its three words.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CopyLate {
-    dst: usize,
-    src: usize,
-    len_word: usize,
+    late: usize,
 }
 
 impl CopyLate {
@@ -52,20 +50,22 @@ impl CopyLate {
                 )),
             }
         };
-        if !self.len_word.is_multiple_of(8) {
+        if !self.late.is_multiple_of(8) {
             sys::die(&format!(
-                "memory access fault: kernel {COPY_LATE} read its length at {:#x}, not aligned to 8",
-                self.len_word
+                "memory access fault: kernel {COPY_LATE} read its words at {:#x}, not aligned to 8",
+                self.late
             ));
         }
-        let word = prove(self.len_word, 8, "its length").reach;
-        // SAFETY: eight aligned bytes, proven just now; others write it with atomic stores.
-        let len = unsafe { core::sync::atomic::AtomicU64::from_ptr(word as *mut u64) }
-            .load(core::sync::atomic::Ordering::Acquire) as usize;
+        let words = prove(self.late, 24, "its words").reach;
+        let [dst, src, len] = [0, 8, 16].map(|at| {
+            // SAFETY: eight aligned bytes, proven just now; others write them with atomic stores.
+            let word = unsafe { core::sync::atomic::AtomicU64::from_ptr((words + at) as *mut u64) };
+            word.load(core::sync::atomic::Ordering::Acquire) as usize
+        });
         if len == 0 {
             return sys::now();
         }
-        let (dst, src) = (prove(self.dst, len, "its destination"), prove(self.src, len, "its source"));
+        let (dst, src) = (prove(dst, len, "its destination"), prove(src, len, "its source"));
         let copy = Copy { dst: dst.reach, src: src.reach, len, timed: copy::timed(&dst, &src) };
         drop(ranges);
         Op::Copy(copy).run(state, from)
@@ -144,25 +144,19 @@ pub unsafe extern "C" fn hipModuleGetFunction(
 /// `HIP_LAUNCH_PARAM_BUFFER_POINTER`, `..._SIZE`, `..._END`: the words of the `extra` list.
 const EXTRA: [usize; 3] = [1, 2, 3];
 
-/// The kernel's three arguments, from the list of pointers to them or from a packed buffer.
+/// The kernel's argument, from the list of pointers to arguments or from a packed buffer.
 ///
 /// # Safety
 /// As [`hipModuleLaunchKernel`] demands of `params` and `extra`.
-unsafe fn arguments(params: *mut *mut c_void, extra: *mut *mut c_void) -> Result<[usize; 3], HipError> {
-    let mut arguments = [0; 3];
+unsafe fn argument(params: *mut *mut c_void, extra: *mut *mut c_void) -> Result<usize, HipError> {
     if !params.is_null() {
-        for (at, argument) in arguments.iter_mut().enumerate() {
-            // SAFETY: the list has an entry for each parameter of the kernel.
-            let entry = unsafe { params.add(at) };
-            // SAFETY: as above.
-            let from = unsafe { entry.read() }.cast::<usize>();
-            if from.is_null() {
-                return Err(HipError::INVALID_VALUE);
-            }
-            // SAFETY: each entry leads to a value of its parameter's type, here a pointer.
-            *argument = unsafe { from.read_unaligned() };
+        // SAFETY: the list has an entry for each parameter of the kernel, of which there is one.
+        let from = unsafe { params.read() }.cast::<usize>();
+        if from.is_null() {
+            return Err(HipError::INVALID_VALUE);
         }
-        return Ok(arguments);
+        // SAFETY: each entry leads to a value of its parameter's type, here a pointer.
+        return Ok(unsafe { from.read_unaligned() });
     }
     if extra.is_null() {
         return Err(HipError::INVALID_VALUE);
@@ -180,12 +174,11 @@ unsafe fn arguments(params: *mut *mut c_void, extra: *mut *mut c_void) -> Result
         return Err(HipError::INVALID_VALUE);
     }
     // SAFETY: after its key comes a pointer to the size.
-    if unsafe { size.cast::<usize>().read_unaligned() } != size_of_val(&arguments) {
+    if unsafe { size.cast::<usize>().read_unaligned() } != size_of::<usize>() {
         return Err(HipError::INVALID_VALUE);
     }
-    // SAFETY: the buffer has that size, checked to be that of the arguments.
-    unsafe { core::ptr::copy_nonoverlapping(buffer.cast::<u8>(), arguments.as_mut_ptr().cast::<u8>(), 24) };
-    Ok(arguments)
+    // SAFETY: the buffer has that size, checked to be that of the argument.
+    Ok(unsafe { buffer.cast::<usize>().read_unaligned() })
 }
 
 /// Launches a kernel on a stream. The arguments are read now; what they lead to, when the kernel runs.
@@ -219,8 +212,7 @@ pub unsafe extern "C" fn hipModuleLaunchKernel(
             return Err(HipError::INVALID_CONFIGURATION);
         }
         // SAFETY: as this function demands.
-        let [dst, src, len_word] = unsafe { arguments(params, extra) }?;
-        let kernel = CopyLate { dst, src, len_word };
+        let kernel = CopyLate { late: unsafe { argument(params, extra) }? };
         stream::with(state, stream, |stream| {
             if capture::take(state, stream, || Op::CopyLate(kernel))? {
                 return Ok(());

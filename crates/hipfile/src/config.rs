@@ -115,6 +115,8 @@ pub struct Config {
     pub pool_len: usize,
     /// How long staging memory is kept without need; `None` for ever.
     pub pool_idle: Option<Duration>,
+    /// Bytes of staging memory for streams alone; at least one Block. A stream with work queued has one Block of it.
+    pub stream_len: usize,
 }
 
 impl Default for Config {
@@ -145,6 +147,7 @@ impl Default for Config {
             block_len: 1 << 20,
             pool_len: 64 << 20,
             pool_idle: Some(Duration::from_secs(10)),
+            stream_len: 32 << 20,
         }
     }
 }
@@ -392,6 +395,16 @@ pub const SETTINGS: &[Setting] = &[
         set: |c, v| {
             let seconds: u32 = v.parse().map_err(|_| "it is not a number of seconds")?;
             c.pool_idle = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+            Ok(())
+        },
+    },
+    Setting {
+        variable: "HIPFILE_STREAM_MEMORY",
+        values: "bytes, K, M or G; at least one Block",
+        default: "32M",
+        text: "Staging memory for streams alone: one Block for each stream with work queued. A stream that finds none is refused.",
+        set: |c, v| {
+            c.stream_len = size(v)?;
             Ok(())
         },
     },

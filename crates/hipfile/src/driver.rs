@@ -13,10 +13,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::file::FileRecord;
 use crate::op::Op;
 use crate::pool::Helpers;
+use crate::lane::Lanes;
 use crate::rangemap::{RangeMap, Ranged, Removal, View};
 use crate::reason::Reason;
 use crate::registry::Registry;
-use crate::route::{Router, Way};
+use crate::route::{Pause, Router, Stage, Walk, Way};
 use crate::stats::{Counters, Stats};
 use crate::sys;
 use crate::transfer::{self, Transfer};
@@ -60,6 +61,7 @@ pub(crate) struct Inner {
     blocks: Arc<BlockPool>,
     router: Router,
     workers: Workers,
+    lanes: Lanes,
     counters: Counters,
     /// [`sys::forks`] at open; another number means that this is a child that inherited the driver.
     forks: u32,
@@ -82,6 +84,7 @@ impl Driver {
         let helpers = Arc::new(Helpers::new(config.io_threads.saturating_sub(1)));
         let parts = Parts { blocks: Arc::clone(&blocks), helpers, config };
         let router = Router::new(&parts.config, &parts);
+        let lanes = Lanes::new(parts.config.block_len, parts.config.stream_len);
         Ok(Driver {
             inner: Arc::new(Inner {
                 config: parts.config,
@@ -92,6 +95,7 @@ impl Driver {
                 blocks,
                 router,
                 workers: Workers::new("hipfile-batch", QUEUE_THREADS),
+                lanes,
                 counters: Counters::new(),
                 forks: sys::forks(),
             }),
@@ -136,7 +140,7 @@ impl Driver {
         sys::forks() != self.inner.forks
     }
 
-    fn check_process(&self, op: &'static str, kind: ErrorKind) -> Result<()> {
+    pub(crate) fn check_process(&self, op: &'static str, kind: ErrorKind) -> Result<()> {
         if self.in_forked_child() {
             let why = "the driver was opened before fork; open one in the child";
             return Err(Error::message(kind, op, why));
@@ -369,6 +373,22 @@ impl Inner {
             sync(transfer)?;
         }
         Ok(moved)
+    }
+
+    /// Goes on with the transfer of a held stream.
+    pub(crate) fn carry_held(&self, transfer: &Transfer<'_>, walk: &mut Walk, stage: &mut Stage<'_>) -> Pause {
+        let counters = [&self.counters, &transfer.file.counters];
+        match self.router.carry(transfer, &counters, walk, Some(stage)) {
+            Pause::Finished(Ok(moved)) if transfer.op == Op::Write && self.config.write_sync == WriteSync::Data => {
+                Pause::Finished(sync(transfer).map(|()| moved))
+            }
+            pause => pause,
+        }
+    }
+
+    /// What operations on streams share.
+    pub(crate) fn lanes(&self) -> &Lanes {
+        &self.lanes
     }
 
     /// The engines, for work that takes a queue of theirs.

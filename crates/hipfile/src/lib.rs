@@ -49,6 +49,8 @@ mod handle;
 mod health;
 #[allow(unsafe_code, reason = "makes a transfer that is never carried out")]
 mod info;
+#[allow(unsafe_code, reason = "memory that streams copy from and to")]
+mod lane;
 mod notice;
 mod op;
 #[allow(unsafe_code, reason = "submits memory it owns")]
@@ -64,6 +66,8 @@ mod registry;
 mod route;
 mod slots;
 mod stats;
+#[allow(unsafe_code, reason = "work that outlives the call, on the caller's stream")]
+mod stream;
 pub mod storage;
 #[allow(unsafe_code, reason = "system calls without a wrapper")]
 mod sys;
@@ -78,7 +82,7 @@ pub use buffer::DevPtr;
 pub use config::{
     Config, DeviceChoice, ENGINE_NAMES, Fallback, Order, PageCache, SETTINGS, Setting, WriteSync,
 };
-pub use device::DeviceInfo;
+pub use device::{DeviceInfo, StreamPtr};
 pub use driver::{Driver, FileId};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{DirectAlign, FileType};
@@ -88,6 +92,7 @@ pub use owned::{Batch, Finished, Job};
 pub use info::FileInfo;
 pub use reason::Reason;
 pub use stats::{EngineStats, ReasonStats, Stats};
+pub use stream::{Ask, Caller};
 pub use transfer::MAX_TRANSFER;
 
 /// Whether the emulated GPU is built in. It serves only when asked for.

@@ -1,10 +1,12 @@
 //! Which engine carries which part of a transfer, and what may be tried on the next one. The only place that knows
 //! either.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::buffer::Place;
 use crate::config::{Config, Fallback};
-use crate::engine::{self, DIRECT_RANK, Engine, Fit, Parts, Queue, Stop};
+use crate::engine::{self, DIRECT_RANK, Engine, Fit, Outcome, Parts, Queue, Stop};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::file::FileRecord;
 use crate::notice;
@@ -18,6 +20,8 @@ use crate::transfer::{Cache, Transfer};
 #[derive(Debug)]
 pub(crate) struct Router {
     engines: Vec<(usize, Box<dyn Engine>)>,
+    /// Those that can neither go direct nor stage in memory they are given, one bit each.
+    no_staging: u8,
     fallback: Fallback,
     policy: Policy,
     /// Why no direct engine is in the list, when none is.
@@ -66,6 +70,100 @@ struct Step<'r, 'a> {
     staged: Option<Reason>,
 }
 
+/// How far a transfer has got, and what was learnt on the way.
+#[derive(Debug, Default)]
+pub(crate) struct Walk {
+    done: usize,
+    /// Engines that are not asked any more.
+    excluded: u8,
+    /// Engines that have counted this transfer as an operation of theirs.
+    counted: u8,
+    /// Whether the page cache may no longer be gone around.
+    through_cache: bool,
+    /// Why the rest is no longer carried direct, once that is so.
+    given_up: Option<Reason>,
+    failure: Option<(&'static str, Error)>,
+}
+
+impl Walk {
+    /// Bytes of the unbroken prefix that moved.
+    pub(crate) fn done(&self) -> usize {
+        self.done
+    }
+}
+
+/// Why [`Router::carry`] returned.
+#[derive(Debug)]
+pub(crate) enum Pause {
+    Finished(Result<usize>),
+    /// The stage is full (reads), or must be filled (writes).
+    Copy,
+}
+
+/// A Block that a held stream's transfer is staged in. Its bytes stand for the file from an aligned offset on.
+#[derive(Debug)]
+pub(crate) struct Stage<'b> {
+    bytes: &'b mut [u8],
+    quantum: u64,
+    /// The part of the transfer that is in it.
+    range: Range<usize>,
+}
+
+impl<'b> Stage<'b> {
+    /// `bytes` are a multiple of `quantum`, a power of two that the file's alignment divides.
+    pub(crate) fn new(bytes: &'b mut [u8], quantum: u64, range: Range<usize>) -> Stage<'b> {
+        Stage { bytes, quantum, range }
+    }
+
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
+    /// The file offset of its first byte.
+    fn from(&self, transfer: &Transfer<'_>) -> u64 {
+        let start = transfer.file_offset + self.range.start as u64;
+        start - start % self.quantum
+    }
+
+    /// Where a byte of the transfer lies in it.
+    pub(crate) fn position(&self, transfer: &Transfer<'_>, at: usize) -> usize {
+        (transfer.file_offset + at as u64 - self.from(transfer)) as usize
+    }
+
+    /// How much of the transfer from `at` on it can take (reads) or has (writes). At 0 a write's next part is planned,
+    /// as much of `whole` as there is room for.
+    fn room(&mut self, transfer: &Transfer<'_>, at: usize, whole: impl FnOnce() -> usize) -> usize {
+        if transfer.op == Op::Write && self.range.contains(&at) {
+            return self.range.end - at;
+        }
+        if transfer.op == Op::Write || self.range.is_empty() {
+            self.range = at..at;
+        }
+        let room = self.bytes.len().saturating_sub(self.position(transfer, at));
+        if transfer.op == Op::Read {
+            return room;
+        }
+        self.range.end = at + whole().min(room);
+        0
+    }
+
+    fn carry(
+        &mut self,
+        choice: &Choice<'_>,
+        transfer: &Transfer<'_>,
+        part: &Transfer<'_>,
+        at: usize,
+    ) -> Outcome {
+        let Some(staging) = choice.engine.staging() else { return Outcome::short(0) };
+        let from = self.from(transfer);
+        let outcome = staging.stage(part, self.bytes, from);
+        if transfer.op == Op::Read {
+            self.range.end = at + outcome.moved;
+        }
+        outcome
+    }
+}
+
 impl Router {
     pub(crate) fn new(config: &Config, parts: &Parts) -> Router {
         let wanted = |name: &str| match &config.engines {
@@ -80,9 +178,13 @@ impl Router {
             .map(|(index, (_, new))| (index, new(parts)))
             .filter(|(_, engine)| !(config.force_compat && engine.is_direct()))
             .collect();
+        let stages = |engine: &dyn Engine| engine.is_direct() || engine.staging().is_some();
+        let no_staging =
+            engines.iter().filter(|(_, e)| !stages(e.as_ref())).fold(0, |bits, (index, _)| bits | 1 << index);
         let any_direct = engines.iter().any(|(_, engine)| engine.is_direct());
         Router {
             engines,
+            no_staging,
             fallback: config.fallback,
             policy: Policy::new(config),
             no_direct: (!any_direct).then_some(Reason::Configuration),
@@ -171,35 +273,58 @@ impl Router {
     /// # Errors
     /// Only when no byte moved; an error after that shows on the next call.
     pub(crate) fn run(&self, transfer: &Transfer<'_>, counters: &[&Counters]) -> Result<usize> {
+        match self.carry(transfer, counters, &mut Walk::default(), None) {
+            Pause::Finished(result) => result,
+            Pause::Copy => unreachable!("only a transfer with a stage pauses"),
+        }
+    }
+
+    /// Goes on with a transfer. With a stage, what would be staged goes through it alone, and the transfer pauses where
+    /// the GPU has to copy; the stage then says what.
+    pub(crate) fn carry(
+        &self,
+        transfer: &Transfer<'_>,
+        counters: &[&Counters],
+        walk: &mut Walk,
+        mut stage: Option<&mut Stage<'_>>,
+    ) -> Pause {
         let op = transfer.op;
-        let mut excluded = 0_u8;
-        // Engines that have counted this transfer as an operation of theirs.
-        let mut counted = 0_u8;
-        let mut done = 0;
-        // Whether the page cache may still be gone around.
-        let mut around = true;
-        // Why the rest is no longer carried direct, once that is so.
-        let mut given_up: Option<Reason> = None;
-        let mut failure: Option<(&'static str, Error)> = None;
-        while done < transfer.len() {
-            let rest = transfer.rest(done);
-            let Some(Step { choice, part, staged }) = self.next_step(&rest, excluded, around) else { break };
-            let staged = staged.map(|reason| given_up.unwrap_or(reason));
+        let unfit = if stage.is_some() { self.no_staging } else { 0 };
+        while walk.done < transfer.len() {
+            let rest = transfer.rest(walk.done);
+            let step = self.next_step(&rest, walk.excluded | unfit, !walk.through_cache);
+            let Some(Step { choice, mut part, staged }) = step else { break };
+            let staged = staged.map(|reason| walk.given_up.unwrap_or(reason));
             if self.fallback == Fallback::Forbid {
                 // Known beforehand: part of it would have to be staged.
                 let reason = staged.or((part.len() < rest.len()).then_some(Reason::Alignment));
                 if let Some(reason) = reason {
-                    return self.refuse(transfer, done, failure, reason);
+                    return Pause::Finished(self.refuse(transfer, walk.done, walk.failure.take(), reason));
                 }
             }
-            if let Some(reason) = staged {
-                self.warn(transfer.file, reason);
-            }
-            let outcome = choice.engine.run(&part);
+            let outcome = match &mut stage {
+                Some(stage) if staged.is_some() => {
+                    let whole =
+                        || self.next_step(&rest, walk.excluded | unfit, false).map_or(0, |s| s.part.len());
+                    let room = stage.room(transfer, walk.done, whole);
+                    if room == 0 {
+                        return Pause::Copy;
+                    }
+                    part = part.part(0..part.len().min(room));
+                    staged.into_iter().for_each(|reason| self.warn(transfer.file, reason));
+                    stage.carry(&choice, transfer, &part, walk.done)
+                }
+                // What is in the stage comes first, or it would not be one piece.
+                Some(stage) if op == Op::Read && !stage.range.is_empty() => return Pause::Copy,
+                _ => {
+                    staged.into_iter().for_each(|reason| self.warn(transfer.file, reason));
+                    choice.engine.run(&part)
+                }
+            };
             let (index, bit) = (choice.index, 1 << choice.index);
             if outcome.moved > 0 || matches!(outcome.stop, Stop::Done) {
-                let first = counted & bit == 0;
-                counted |= bit;
+                let first = walk.counted & bit == 0;
+                walk.counted |= bit;
                 for counters in counters {
                     counters.moved(op, index, outcome.moved, first);
                     if let Some(reason) = staged {
@@ -210,47 +335,55 @@ impl Router {
                     transfer.file.breakers[index].succeeded();
                 }
             }
-            done += outcome.moved;
+            walk.done += outcome.moved;
             match outcome.stop {
-                Stop::Done if outcome.moved < part.len() => return Ok(done),
+                Stop::Done if outcome.moved < part.len() => return Pause::Finished(Ok(walk.done)),
                 Stop::Done => {}
-                Stop::Short => excluded |= bit,
+                Stop::Short => walk.excluded |= bit,
                 Stop::Yielded(why) => {
-                    excluded |= bit;
-                    given_up = Some(why);
+                    walk.excluded |= bit;
+                    walk.given_up = Some(why);
                 }
                 Stop::Failed(error) => {
                     counters.iter().for_each(|c| c.failed(op, index));
                     let retry = retry(&error);
                     let errno = error.os_error();
-                    failure = Some((choice.engine.name(), error));
+                    walk.failure = Some((choice.engine.name(), error));
                     match retry {
                         Some(why) if choice.engine.is_direct() && self.fallback != Fallback::Forbid => {
                             transfer.file.breakers[index].failed(errno.unwrap_or_default());
-                            excluded |= bit;
-                            given_up = Some(why);
+                            walk.excluded |= bit;
+                            walk.given_up = Some(why);
                         }
                         // O_DIRECT was accepted at open and is refused now: the page cache will do.
                         Some(_) if part.cache == Cache::Around => transfer.file.refuse_direct(op),
                         // Direct reads that meet buffered writers can fail where a plain read does not; if the
                         // data is at fault, that one says so too.
-                        None if part.cache == Cache::Around && op == Op::Read => around = false,
+                        None if part.cache == Cache::Around && op == Op::Read => walk.through_cache = true,
                         _ => break,
                     }
                 }
             }
         }
-        if done > 0 {
-            return Ok(done);
+        if walk.done > 0 || transfer.len() == 0 {
+            return Pause::Finished(Ok(walk.done));
         }
-        let (engine, error) = match failure {
+        let (engine, error) = match walk.failure.take() {
             Some((engine, error)) => (Some(engine), error),
             None => {
                 let why = "no engine can carry this transfer";
                 (None, Error::message(ErrorKind::InternalError, op.name(), why))
             }
         };
-        Err(self.explain(transfer, engine, error))
+        Pause::Finished(Err(self.explain(transfer, engine, error)))
+    }
+
+    /// Whether a direct engine may have a part in transfers between this file and memory of this place.
+    pub(crate) fn may_go_direct(&self, file: &FileRecord, place: &Place) -> bool {
+        let Place::Device { device, .. } = place else { return false };
+        self.engines.iter().any(|(_, engine)| engine.is_direct())
+            && device.p2p().is_some()
+            && file.direct().is_some()
     }
 
     /// The answer when staging is needed and forbidden.

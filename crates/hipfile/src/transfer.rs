@@ -28,6 +28,8 @@ pub(crate) struct Transfer<'a> {
     pub(crate) span: Span<'a>,
     pub(crate) file_offset: u64,
     pub(crate) cache: Cache,
+    /// Whether a stream is held until it is done. Then nothing may wait for the GPU, nor for anyone who might.
+    pub(crate) held: bool,
 }
 
 impl<'a> Transfer<'a> {
@@ -37,7 +39,7 @@ impl<'a> Transfer<'a> {
 
     /// As it is before anybody has decided anything about it.
     pub(crate) fn new(op: Op, file: &'a FileRecord, span: Span<'a>, file_offset: u64) -> Transfer<'a> {
-        Transfer { op, file, span, file_offset, cache: Cache::Through }
+        Transfer { op, file, span, file_offset, cache: Cache::Through, held: false }
     }
 
     /// Where in the buffer it lies.

@@ -28,7 +28,9 @@ pub unsafe extern "C" fn hipFileExtGetBuildInfo(info: *mut hipFileExtBuildInfo_t
             size: size_of::<hipFileExtBuildInfo_t>(),
             name: c"hipfile (independent implementation)".as_ptr(),
             version: VERSION.as_ptr(),
-            features: HIPFILE_EXT_FEATURE_SYNC_IO | HIPFILE_EXT_FEATURE_BATCH_IO,
+            features: HIPFILE_EXT_FEATURE_SYNC_IO
+                | HIPFILE_EXT_FEATURE_STREAM_IO
+                | HIPFILE_EXT_FEATURE_BATCH_IO,
             emulation_available: u32::from(hipfile::EMULATION_BUILT_IN),
             reserved: 0,
         };

@@ -3,6 +3,8 @@
 //!
 //! Nothing here runs at exit: an open driver is left as it is.
 
+use core::ffi::c_uint;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,6 +23,8 @@ struct State {
     count: AtomicI64,
     /// The driver while the count is above zero. Reading it writes no shared memory.
     open: ArcSwapOption<Driver>,
+    /// Registered streams and their flags. Theirs is no driver's life: closing leaves them.
+    streams: Mutex<HashMap<usize, c_uint>>,
 }
 
 /// This process's state; null before the first use and in the child of a fork.
@@ -55,6 +59,7 @@ fn make_state() -> *mut State {
         gate: Mutex::new(()),
         count: AtomicI64::new(0),
         open: ArcSwapOption::empty(),
+        streams: Mutex::default(),
     }));
     match STATE.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => fresh,
@@ -82,8 +87,13 @@ impl State {
 }
 
 /// A driver set by the environment as it is now.
-fn make_driver() -> Result<Driver, Failure> {
+pub(crate) fn make_driver() -> Result<Driver, Failure> {
     Ok(Driver::open(Config::from_env())?)
+}
+
+/// The registered streams, locked. The GPU runtime must not be called meanwhile.
+pub(crate) fn streams() -> MutexGuard<'static, HashMap<usize, c_uint>> {
+    state().streams.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The use count.

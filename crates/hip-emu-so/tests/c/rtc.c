@@ -35,7 +35,7 @@ int main(void) {
 
     CHECK(hiprtcVersion(&major, &minor) == HIPRTC_SUCCESS && major > 0);
     CHECK(strcmp(hiprtcGetErrorString(HIPRTC_SUCCESS), "HIPRTC_SUCCESS") == 0);
-    CHECK(compile("__global__ void hipfile_copy_late(void *, const void *, const unsigned long long *) {}", &code)
+    CHECK(compile("__global__ void hipfile_copy_late(const unsigned long long *) {}", &code)
           == HIPRTC_SUCCESS);
     OK(hipModuleLoadData(&module, code));
     free(code);

@@ -29,13 +29,13 @@ fn kernel(api: &HipApi) -> FunctionPtr {
 fn launch(
     api: &HipApi,
     kernel: FunctionPtr,
-    mut arguments: [usize; 3],
+    mut late: usize,
     stream: StreamPtr,
     by_buffer: bool,
 ) -> HipError {
-    let mut size = size_of_val(&arguments);
-    let at = &raw mut arguments;
-    let mut params: [*mut c_void; 3] = [0, 8, 16].map(|offset| at.cast::<c_void>().wrapping_byte_add(offset));
+    let mut size = size_of_val(&late);
+    let at = &raw mut late;
+    let mut params: [*mut c_void; 1] = [at.cast()];
     let key = core::ptr::without_provenance_mut;
     let mut extra: [*mut c_void; 5] = [key(1), at.cast(), key(2), (&raw mut size).cast(), key(3)];
     let (params, extra) = if by_buffer {
@@ -48,33 +48,46 @@ fn launch(
     unsafe { launch(kernel, 1, 1, 1, 256, 1, 1, 0, stream, params, extra) }
 }
 
+/// Three words in memory that the GPU reads.
+fn words(api: &HipApi, words: [usize; 3]) -> usize {
+    let late = pinned(api, 24);
+    for (bytes, word) in late.chunks_mut(8).zip(words) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    late.as_mut_ptr().expose_provenance()
+}
+
+/// Changes the third word.
+fn set_len(late: usize, len: usize) {
+    let word = core::ptr::with_exposed_provenance_mut::<u64>(late + 16);
+    // SAFETY: the third of the words above, which live as long as the process; only atomics use it now.
+    unsafe { core::sync::atomic::AtomicU64::from_ptr(word) }.store(len as u64, Ordering::Release);
+}
+
 #[test]
-fn the_length_is_read_when_the_kernel_runs() {
+fn the_words_are_read_when_the_kernel_runs() {
     let api = own();
     let (kernel, stream) = (kernel(api), stream(api, STREAM_NON_BLOCKING));
     let device = malloc(api, 100);
     let source = pinned(api, 100);
     source.fill(8);
     for (by_buffer, late) in [(false, 60), (true, 0), (true, 100)] {
-        let (gate, len) = (word(api), word(api));
+        let gate = word(api);
         ok!((api.hipMemset)(device, 0, 100));
-        len.store(30, Ordering::Release);
+        let late_words = words(api, [device.addr(), source.as_ptr().expose_provenance(), 30]);
         hold(api, stream, gate);
-        let arguments = [device.addr(), source.as_ptr().expose_provenance(), len.as_ptr().addr()];
-        assert_eq!(launch(api, kernel, arguments, stream, by_buffer), HipError::SUCCESS);
+        assert_eq!(launch(api, kernel, late_words, stream, by_buffer), HipError::SUCCESS);
         assert_held(api, stream);
-        len.store(late as u64, Ordering::Release);
+        set_len(late_words, late);
         release(gate);
         ok!((api.hipStreamSynchronize)(stream));
         let expected = [vec![8; late], vec![0; 100 - late]].concat();
         assert_eq!(read(api, device, 100), expected);
     }
     // On a clear stream it is done at once.
-    let len = word(api);
-    len.store(5, Ordering::Release);
     let target = pinned(api, 100);
-    let arguments = [target.as_mut_ptr().expose_provenance(), device.addr(), len.as_ptr().addr()];
-    assert_eq!(launch(api, kernel, arguments, stream, false), HipError::SUCCESS);
+    let late_words = words(api, [target.as_mut_ptr().expose_provenance(), device.addr(), 5]);
+    assert_eq!(launch(api, kernel, late_words, stream, false), HipError::SUCCESS);
     ok!((api.hipStreamSynchronize)(stream));
     assert_eq!(target[..6], [8, 8, 8, 8, 8, 0]);
     free(api, device);
@@ -127,11 +140,10 @@ fn a_kernel_that_leaves_its_memory_ends_the_process() {
 #[ignore = "ends its process: run by a_kernel_that_leaves_its_memory_ends_the_process"]
 fn child_with_a_memory_fault() {
     let api = hip_emu::api();
-    let (kernel, device, len) = (kernel(api), malloc(api, 100), word(api));
+    let (kernel, device) = (kernel(api), malloc(api, 100));
     let source = pinned(api, 200);
-    len.store(101, Ordering::Release);
-    let arguments = [device.addr(), source.as_ptr().expose_provenance(), len.as_ptr().addr()];
-    launch(api, kernel, arguments, NULL, false);
+    let late = words(api, [device.addr(), source.as_ptr().expose_provenance(), 101]);
+    launch(api, kernel, late, NULL, false);
     ok!((api.hipStreamSynchronize)(NULL));
 }
 

@@ -1,5 +1,7 @@
 //! HIP behind the device seam, real or emulated: the same code over another table. HIP's own numbers stop here.
 
+mod stream;
+
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::{Arc, OnceLock};
@@ -8,7 +10,7 @@ use gpu_sys::hip::{self, AmdFileFn, HipApi, HipError};
 use gpu_sys::hip_load::{self, LoadError, LoadOptions};
 use gpu_sys::library::Library;
 
-use super::{Absence, Device, DeviceInfo, MemoryKind, PeerToPeer, Region};
+use super::{Absence, Device, DeviceInfo, MemoryKind, PeerToPeer, Region, Streams};
 use crate::buffer::{DevPtr, Place, Span};
 use crate::config::{Config, DeviceChoice, Order};
 use crate::error::{Error, ErrorKind, Result};
@@ -186,13 +188,22 @@ impl Hip {
     }
 
     /// One call of the runtime's file functions.
-    fn amd_transfer(&self, op: Op, fd: BorrowedFd<'_>, span: &Span<'_>, file_offset: u64) -> Result<usize> {
+    fn amd_transfer(
+        &self,
+        op: Op,
+        fd: BorrowedFd<'_>,
+        span: &Span<'_>,
+        file_offset: u64,
+        held: bool,
+    ) -> Result<usize> {
         let Some((read, write)) = self.amd_file() else {
             return Err(Error::os(op.name(), libc::ENOSYS));
         };
         self.start_thread(op)?;
         let _on = self.on(Self::ordinal_of(span.place()))?;
-        self.await_work()?;
+        if !held {
+            self.await_work()?;
+        }
         let function = match op {
             Op::Read => read,
             Op::Write => write,
@@ -413,18 +424,22 @@ impl Device for Hip {
         self.amd_file().map(|_| self as &dyn PeerToPeer)
     }
 
+    fn streams(&self) -> Option<&dyn Streams> {
+        self.api.hipModuleLaunchKernel.map(|_| self as &dyn Streams)
+    }
+
     fn list(&self) -> Result<Vec<DeviceInfo>> {
         (0..self.count).map(|ordinal| self.info(ordinal)).collect()
     }
 }
 
 impl PeerToPeer for Hip {
-    fn read(&self, fd: BorrowedFd<'_>, to: &Span<'_>, file_offset: u64) -> Result<usize> {
-        self.amd_transfer(Op::Read, fd, to, file_offset)
+    fn read(&self, fd: BorrowedFd<'_>, to: &Span<'_>, file_offset: u64, held: bool) -> Result<usize> {
+        self.amd_transfer(Op::Read, fd, to, file_offset, held)
     }
 
-    fn write(&self, fd: BorrowedFd<'_>, from: &Span<'_>, file_offset: u64) -> Result<usize> {
-        self.amd_transfer(Op::Write, fd, from, file_offset)
+    fn write(&self, fd: BorrowedFd<'_>, from: &Span<'_>, file_offset: u64, held: bool) -> Result<usize> {
+        self.amd_transfer(Op::Write, fd, from, file_offset, held)
     }
 }
 

@@ -94,6 +94,11 @@ pub(crate) trait Device: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// Work in the order of a caller's stream, where the runtime has what it takes.
+    fn streams(&self) -> Option<&dyn Streams> {
+        None
+    }
+
     /// Its GPUs.
     fn list(&self) -> Result<Vec<DeviceInfo>>;
 }
@@ -101,11 +106,74 @@ pub(crate) trait Device: Send + Sync + std::fmt::Debug {
 /// The power to move bytes between a file and GPU memory without the host. Short counts are passed on as they are;
 /// errors are errnos where the driver gives one.
 pub(crate) trait PeerToPeer: Send + Sync {
-    /// From an O_DIRECT descriptor to GPU memory; offset, address and length aligned.
-    fn read(&self, fd: BorrowedFd<'_>, to: &Span<'_>, file_offset: u64) -> Result<usize>;
+    /// From an O_DIRECT descriptor to GPU memory; offset, address and length aligned. Ordered as blocking copies are,
+    /// unless a stream is `held` for it.
+    fn read(&self, fd: BorrowedFd<'_>, to: &Span<'_>, file_offset: u64, held: bool) -> Result<usize>;
 
-    /// From GPU memory to an O_DIRECT descriptor; offset, address and length aligned.
-    fn write(&self, fd: BorrowedFd<'_>, from: &Span<'_>, file_offset: u64) -> Result<usize>;
+    /// From GPU memory to an O_DIRECT descriptor; otherwise the same.
+    fn write(&self, fd: BorrowedFd<'_>, from: &Span<'_>, file_offset: u64, held: bool) -> Result<usize>;
+}
+
+/// A stream's handle as the caller gave it: opaque, 0 for the legacy default stream.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct StreamPtr(pub usize);
+
+/// Memory for the operations of streams, pinned and known to all GPUs of the runtime.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pinned {
+    pub(crate) host: usize,
+    /// The same memory as kernels know it.
+    pub(crate) device: usize,
+    pub(crate) len: usize,
+}
+
+/// What a late copy copies, in the memory it reads it from: destination, source, length.
+pub(crate) type LateWords = [std::sync::atomic::AtomicU64; 3];
+
+/// A function that a stream calls on a thread of the runtime, where nothing of the runtime may be called.
+pub(crate) type HostFn = unsafe extern "C" fn(*mut core::ffi::c_void);
+
+/// The power to work in the order of a caller's stream. Nothing may be allocated, pinned or loaded while a stream is held:
+/// it would wait for that stream. So what is needed is made ready beforehand.
+pub(crate) trait Streams: Send + Sync {
+    /// The GPU of a stream.
+    fn gpu_of(&self, stream: StreamPtr) -> Result<u32>;
+
+    /// Whether work given to the stream would be recorded instead of done.
+    fn is_capturing(&self, stream: StreamPtr) -> Result<bool>;
+
+    /// Whether the handle means a stream of the calling thread's own.
+    fn is_per_thread(&self, stream: StreamPtr) -> bool;
+
+    /// Whether the handle means the legacy default stream.
+    fn is_legacy(&self, stream: StreamPtr) -> bool;
+
+    /// Loads the copy kernel for a GPU; an address that stays good for the life of the process.
+    fn load_copy(&self, gpu: u32) -> Result<usize>;
+
+    /// Whether streams can wait for a word of memory. Otherwise they are held by a function that does not return.
+    fn can_wait(&self, gpu: u32) -> bool;
+
+    /// Pinned memory, never given back.
+    fn alloc_pinned(&self, len: usize) -> Result<Pinned>;
+
+    /// A word of zero that a stream can wait for, never given back. Its address.
+    fn alloc_word(&self, gpu: u32) -> Result<usize>;
+
+    /// Has the stream call a function when it gets there.
+    ///
+    /// # Safety
+    /// The function may be called with `data` on any thread, once.
+    unsafe fn call(&self, gpu: u32, stream: StreamPtr, function: HostFn, data: *mut core::ffi::c_void) -> Result<()>;
+
+    /// Has the stream wait until the word of [`Streams::alloc_word`] is at least `value`.
+    fn wait(&self, gpu: u32, stream: StreamPtr, word: usize, value: u64) -> Result<()>;
+
+    /// Has the stream copy what the words at `late` say when it gets there, at most `most` bytes.
+    ///
+    /// # Safety
+    /// The words must then name memory that a GPU may copy between, and stay until the copy is done.
+    unsafe fn copy(&self, gpu: u32, stream: StreamPtr, kernel: usize, late: usize, most: usize) -> Result<()>;
 }
 
 /// Why a runtime does not serve: it is not there, or it is there and unfit.

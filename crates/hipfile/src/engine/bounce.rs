@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::io::Errno;
 
 use super::chunks::{Chunk, Chunks, Prefix};
-use super::{DIRECT_RANK, Engine, Fit, Outcome, Parts, Stop};
+use super::{DIRECT_RANK, Engine, Fit, Outcome, Parts, Staging, Stop};
 use crate::block::{Block, BlockPool};
 use crate::buffer::{Place, Span};
 use crate::device::Device;
@@ -62,6 +62,10 @@ impl Engine for Bounce {
         Ok(Fit::whole(rank, transfer))
     }
 
+    fn staging(&self) -> Option<&dyn Staging> {
+        Some(self)
+    }
+
     fn run(&self, transfer: &Transfer<'_>) -> Outcome {
         let way = match way(transfer) {
             Ok(way) => way,
@@ -70,7 +74,7 @@ impl Engine for Bounce {
         // The kernel ignores offsets on appended files: each write must be one unbroken piece. The turn is taken
         // before a Block, so that nobody waits for it with a Block in hand.
         let _turn =
-            (transfer.op == Op::Write && transfer.file.appends()).then(|| transfer.file.append_turn());
+            (transfer.op == Op::Write && transfer.file.appends() && !transfer.held).then(|| transfer.file.append_turn());
         match transfer.span.place() {
             Place::Device { device, .. } => self.staged(transfer, device, way),
             Place::Host => self.in_place(transfer, way),
@@ -219,12 +223,12 @@ impl Bounce {
         for chunk in (0..chunks.count()).map(|i| chunks.get(i)) {
             let host = transfer.span.slice(chunk.offset, chunk.len);
             let result = match op {
-                Op::Read => way.fill(&chunk, &mut block).inspect(|n| {
+                Op::Read => way.fill(&chunk, block.bytes_mut()).inspect(|n| {
                     host_copy(&host.slice(0, *n), &mut block.bytes_mut()[chunk.skip..chunk.skip + n], op);
                 }),
                 Op::Write => {
                     host_copy(&host, &mut block.bytes_mut()[..chunk.len], op);
-                    way.drain(&chunk, &block)
+                    way.drain(&chunk, block.bytes())
                 }
             };
             match result {
@@ -241,6 +245,36 @@ impl Bounce {
     }
 }
 
+/// The turn of appends is not taken: its holder may wait for the GPU. One piece is one system call, which is whole.
+impl Staging for Bounce {
+    fn stage(&self, transfer: &Transfer<'_>, bytes: &mut [u8], from: u64) -> Outcome {
+        let way = match way(transfer) {
+            Ok(way) => way,
+            Err(error) => return Outcome::failed(0, error),
+        };
+        let chunk = Chunks::new(transfer, usize::MAX / 2, way.align).get(0);
+        let Some(bytes) = usize::try_from(chunk.at - from).ok().and_then(|at| bytes.get_mut(at..)) else {
+            return Outcome::failed(0, Error::os(transfer.op.name(), libc::ENOMEM));
+        };
+        if bytes.len() < chunk.ask.max(chunk.skip + chunk.len) {
+            let why = format!("{} bytes aligned to {} do not fit into a Block", chunk.len, way.align);
+            return Outcome::failed(0, Error::os_because(transfer.op.name(), libc::ENOMEM, why));
+        }
+        let result = match transfer.op {
+            Op::Read => way.fill(&chunk, bytes),
+            Op::Write => way.drain(&chunk, bytes),
+        };
+        let outcome = match result {
+            Ok(n) => Outcome::done(n),
+            Err((n, error)) => Outcome::failed(n, error),
+        };
+        if way.leave_nothing {
+            way.forget(transfer.op, transfer.file_offset, outcome.moved);
+        }
+        outcome
+    }
+}
+
 /// Bytes done, and why no more.
 type Partial = Result<usize, (usize, Error)>;
 
@@ -252,7 +286,7 @@ fn read_chunk(
     block: &mut Block<'_>,
 ) -> Partial {
     // What was read before an error is part of the counted prefix.
-    let (n, error) = match way.fill(chunk, block) {
+    let (n, error) = match way.fill(chunk, block.bytes_mut()) {
         Ok(n) => (n, None),
         Err((n, error)) => (n, Some(error)),
     };
@@ -272,15 +306,15 @@ fn write_chunk(
 ) -> Partial {
     let span = transfer.span.slice(chunk.offset, chunk.len);
     device.download(&span, &mut block.bytes_mut()[..chunk.len]).map_err(|e| (0, e))?;
-    way.drain(chunk, block)
+    way.drain(chunk, block.bytes())
 }
 
 impl Way<'_> {
     /// Reads a piece into the Block; how many wanted bytes there are. Short only at end of file.
-    fn fill(&self, chunk: &Chunk, block: &mut Block<'_>) -> Partial {
+    fn fill(&self, chunk: &Chunk, bytes: &mut [u8]) -> Partial {
         let mut got = 0;
         while got < chunk.ask {
-            match self.read(&mut block.bytes_mut()[got..chunk.ask], chunk.at + got as u64) {
+            match self.read(&mut bytes[got..chunk.ask], chunk.at + got as u64) {
                 Ok(0) => break,
                 Ok(n) => got += n,
                 Err(error) => return Err((chunk.wanted(got), error)),
@@ -289,7 +323,7 @@ impl Way<'_> {
             let ragged = got % self.align;
             if ragged > 0 && got < chunk.ask {
                 let again = got - ragged;
-                match self.read(&mut block.bytes_mut()[again..chunk.ask], chunk.at + again as u64) {
+                match self.read(&mut bytes[again..chunk.ask], chunk.at + again as u64) {
                     Ok(n) if again + n > got => got = again + n - n % self.align,
                     Ok(_) => break,
                     Err(error) => return Err((chunk.wanted(got), error)),
@@ -299,11 +333,11 @@ impl Way<'_> {
         Ok(chunk.wanted(got))
     }
 
-    /// Writes a piece out of the Block. Never short without an error.
-    fn drain(&self, chunk: &Chunk, block: &Block<'_>) -> Partial {
+    /// Writes a piece out of a Block's bytes. Never short without an error.
+    fn drain(&self, chunk: &Chunk, bytes: &[u8]) -> Partial {
         let mut done = 0;
         while done < chunk.len {
-            match self.write(&block.bytes()[done..chunk.len], chunk.at + done as u64) {
+            match self.write(&bytes[done..chunk.len], chunk.at + done as u64) {
                 Ok(0) => return Err((done, wrote_nothing())),
                 Ok(n) => done += n,
                 Err(error) => return Err((done, error)),

@@ -40,10 +40,22 @@ pub(crate) trait Engine: Send + Sync + std::fmt::Debug {
     /// Carries the transfer out on this thread.
     fn run(&self, transfer: &Transfer<'_>) -> Outcome;
 
+    /// Its way to work in a Block that it is given, if it has one.
+    fn staging(&self) -> Option<&dyn Staging> {
+        None
+    }
+
     /// Its queue for many small transfers at once, if it has one.
     fn queue(&self) -> Option<&dyn Queue> {
         None
     }
+}
+
+/// The power to stage in memory that it is given, for streams: it takes no Block, waits for no turn, and touches no GPU.
+pub(crate) trait Staging {
+    /// Reads the transfer's file range into `bytes`, or writes it from there. `bytes` stand for the file from offset
+    /// `from` on, which is aligned at least as the file wants; the span is not looked at.
+    fn stage(&self, transfer: &Transfer<'_>, bytes: &mut [u8], from: u64) -> Outcome;
 }
 
 /// The power to carry many small transfers at once.

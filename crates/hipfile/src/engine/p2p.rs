@@ -138,8 +138,8 @@ fn step(transfer: &Transfer<'_>, want: usize) -> Result<usize> {
     };
     let span = transfer.span.slice(0, want);
     match op {
-        Op::Read => p2p.read(fd, &span, transfer.file_offset),
-        Op::Write => p2p.write(fd, &span, transfer.file_offset),
+        Op::Read => p2p.read(fd, &span, transfer.file_offset, transfer.held),
+        Op::Write => p2p.write(fd, &span, transfer.file_offset, transfer.held),
     }
 }
 

@@ -50,6 +50,10 @@ over_file_systems! {
         c.page_cache = PageCache::Direct;
         false
     };
+    model_streams: ["p2p", "uring", "bounce"], |_| false, through Streams;
+    model_streams_staged: ["uring", "bounce"], |c| { c.stream_len = 2 * c.block_len; false }, through Streams;
+    model_streams_direct: ["uring", "bounce"], |c| { c.page_cache = PageCache::Direct; false }, through Streams;
+    model_streams_with_faults: ["p2p", "uring", "bounce"], |_| true, through Streams;
     model_bounce_direct: ["bounce"], |c| { c.page_cache = PageCache::Direct; false };
     model_bounce_no_cache: ["bounce"], |c| { c.page_cache = PageCache::NoCache; false };
     model_batch: ["p2p", "uring", "bounce"], |_| false, through Batches;
@@ -67,4 +71,5 @@ mod suite {
     mod faults;
     mod files;
     mod lifecycle;
+    mod streams;
 }

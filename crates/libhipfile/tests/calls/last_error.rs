@@ -143,7 +143,10 @@ fn the_build_tells_its_name_and_what_works() {
     assert_eq!(info.size, size_of_val(&info));
     assert_eq!(string(info.name), "hipfile (independent implementation)");
     assert_eq!(string(info.version), env!("CARGO_PKG_VERSION"));
-    assert_eq!(info.features, HIPFILE_EXT_FEATURE_SYNC_IO | HIPFILE_EXT_FEATURE_BATCH_IO);
+    assert_eq!(
+        info.features,
+        HIPFILE_EXT_FEATURE_SYNC_IO | HIPFILE_EXT_FEATURE_STREAM_IO | HIPFILE_EXT_FEATURE_BATCH_IO
+    );
     assert_eq!((info.emulation_available, info.reserved), (1, 0));
     // SAFETY: NULL is allowed.
     assert_eq!(code(unsafe { hipFileExtGetBuildInfo(core::ptr::null_mut()) }), hipFileInvalidValue);

@@ -7,8 +7,6 @@ fn answers() -> Vec<(&'static str, hipFileError_t)> {
     fn bad<T>() -> *mut T {
         core::ptr::without_provenance_mut(8)
     }
-    let (stream, fh) = (bad(), bad());
-    let (size, offset, bytes) = (bad(), bad(), bad());
     let param = (
         hipFileSizeTConfigParameter_t(99),
         hipFileBoolConfigParameter_t(-1),
@@ -30,10 +28,6 @@ fn answers() -> Vec<(&'static str, hipFileError_t)> {
         hipFileDriverSetMaxDirectIOSize(64);
         hipFileDriverSetMaxCacheSize(64);
         hipFileDriverSetMaxPinnedMemSize(0);
-        hipFileReadAsync(fh, bad(), size, offset, offset, bytes, stream);
-        hipFileWriteAsync(fh, bad(), size, offset, offset, bytes, stream);
-        hipFileStreamRegister(stream, 0xf);
-        hipFileStreamDeregister(stream);
         hipFileGetParameterSizeT(param.0, bad());
         hipFileGetParameterBool(param.1, bad());
         hipFileGetParameterString(param.2, bad(), 16);

@@ -34,7 +34,7 @@ fn compile(source: &core::ffi::CStr) -> Result<Vec<u8>, String> {
 }
 
 const COPY_LATE: &core::ffi::CStr = c"extern \"C\" __global__ void hipfile_copy_late(
-    void *dst, const void *src, const unsigned long long *len) { /* the emulation knows it by name */ }";
+    const unsigned long long *late) { /* the emulation knows it by name */ }";
 
 #[test]
 fn the_late_copy_compiles_loads_and_copies() {
@@ -57,14 +57,13 @@ fn the_late_copy_compiles_loads_and_copies() {
         let memory = DeviceMemory::new(4096);
         ok!(hipMemset(memory.at, 0xEE, 4096));
 
-        // The length is what the word holds when the stream gets there.
-        let word = pinned.wrapping_byte_add(4096).cast::<u64>();
-        // SAFETY: the word lies inside the pinned memory, is aligned, and nothing is queued yet that reads it.
-        unsafe { word.write(0) };
-        ok!(hipStreamWriteValue64(stream, word.cast(), 1234, 0));
-        let (mut dst, mut src, mut len) = (memory.at, pinned, word.cast::<c_void>());
-        let mut arguments: [*mut c_void; 3] =
-            [(&raw mut dst).cast(), (&raw mut src).cast(), (&raw mut len).cast()];
+        // The words are read when the stream gets there.
+        let mut late = pinned.wrapping_byte_add(4096);
+        let words = late.cast::<[u64; 3]>();
+        // SAFETY: the words lie inside the pinned memory, are aligned, and nothing is queued yet that reads them.
+        unsafe { words.write([memory.at.addr() as u64, pinned.addr() as u64, 0]) };
+        ok!(hipStreamWriteValue64(stream, late.wrapping_byte_add(16), 1234, 0));
+        let mut arguments: [*mut c_void; 1] = [(&raw mut late).cast()];
         let (arguments, none) = (arguments.as_mut_ptr(), core::ptr::null_mut());
         ok!(hipModuleLaunchKernel(function, 4, 1, 1, 256, 1, 1, 0, stream, arguments, none));
         ok!(hipStreamSynchronize(stream));

@@ -1,6 +1,7 @@
 //! What every behaviour test needs: drivers on the emulated GPU, file systems to work on, random numbers, skips.
 
 pub(crate) mod model;
+pub(crate) mod streams;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

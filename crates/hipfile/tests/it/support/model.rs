@@ -7,6 +7,7 @@ use hip_emu::fault::{self, Fault, Rule, When};
 use hip_emu::function::Function;
 use hipfile::{Buffer, Config, DevPtr, Driver, Entry, EventStatus, FileId, Op, RawBatch, Result};
 
+use super::streams::{self, LEGACY, PER_THREAD, Stream, Variables, Watchdog};
 use super::{Random, Storage, driver_with, operations};
 
 /// Usable device bytes, and bytes on each side that nothing may touch.
@@ -20,6 +21,9 @@ const RETRIED: &[i32] = &[libc::ENODEV, libc::EREMOTEIO, libc::EINVAL, libc::ENO
 const FINAL: i32 = libc::EIO;
 
 struct World {
+    /// The streams to use; none for synchronous calls.
+    streams: Vec<Stream>,
+    gate: &'static std::sync::atomic::AtomicU64,
     driver: Driver,
     file: std::fs::File,
     id: FileId,
@@ -36,10 +40,12 @@ struct World {
 }
 
 /// How operations are asked for.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
     /// By calls that return when it is done.
     Calls,
+    /// On streams, with parameters that change before the stream gets there.
+    Streams,
     /// By a batch; the same operation some times over, which must come out the same.
     Batches,
 }
@@ -54,6 +60,7 @@ pub(crate) struct Row {
 
 /// Runs the model over one row on one file system.
 pub(crate) fn run(row: &Row, storage: Storage) {
+    let _watchdog = Watchdog::new(600);
     let mut faults = false;
     let driver = driver_with(row.engines, |config| {
         // Low, so that transfers of some hundred KiB meet every way.
@@ -77,11 +84,27 @@ pub(crate) fn run(row: &Row, storage: Storage) {
     random.fill(&mut memory);
     buffer.upload(0, &memory).expect("an upload");
     let disk = Vec::new();
-    let batch = match row.door {
-        Door::Calls => None,
-        Door::Batches => Some(RawBatch::new(8).expect("a batch")),
+    let batch = (row.door == Door::Batches).then(|| RawBatch::new(8).expect("a batch"));
+    let streams = match row.door {
+        Door::Calls | Door::Batches => Vec::new(),
+        Door::Streams => vec![Stream::free(), Stream::new(0), Stream::free(), LEGACY, PER_THREAD],
     };
-    let mut world = World { driver, file, id, buffer, disk, memory, random, faults, may_fail: false, batch };
+    // While a stream is held nothing can be allocated, so all is made ready now.
+    streams.iter().for_each(|stream| driver.prepare_stream(stream.ptr()).expect("a stream"));
+    let mut world = World {
+        streams,
+        gate: streams::word(),
+        driver,
+        file,
+        id,
+        buffer,
+        disk,
+        memory,
+        random,
+        faults,
+        may_fail: false,
+        batch,
+    };
     let count = operations(3000);
     for step in 0..count {
         world.step(step);
@@ -178,6 +201,47 @@ impl World {
     fn transfer(
         &mut self,
         op: Op,
+        ptr: DevPtr,
+        len: usize,
+        offset: i64,
+        buffer_offset: i64,
+    ) -> Result<usize> {
+        if self.batch.is_some() {
+            return self.by_batch(op, ptr, len, offset, buffer_offset);
+        }
+        if self.streams.is_empty() {
+            return match op {
+                // SAFETY: the range lies inside the buffer, which outlives the call and is used by this thread alone.
+                Op::Read => unsafe { self.driver.read(self.id, ptr, len, offset, buffer_offset) },
+                // SAFETY: as for read.
+                Op::Write => unsafe { self.driver.write(self.id, ptr, len, offset, buffer_offset) },
+            };
+        }
+        let stream = self.streams[self.random.below(self.streams.len())];
+        let (flags, late) = (self.random.below(16) as u32, self.random.below(2) == 0);
+        let gate = self.gate;
+        gate.store(0, std::sync::atomic::Ordering::Release);
+        // What is not fixed is something else at submit: a smaller offset, a larger size.
+        let fixed = |bit: u32| flags & bit != 0 || !late;
+        let (file_first, buffer_first) = (
+            if fixed(2) { offset } else { offset / 2 },
+            if fixed(1) { buffer_offset } else { buffer_offset / 2 },
+        );
+        let size_first = if fixed(4) { len } else { len + (buffer_offset - buffer_first) as usize };
+        let variables = Variables::new(size_first, file_first, buffer_first);
+        if late {
+            stream.hold(gate);
+        }
+        let queued = streams::enqueue(&self.driver, op, self.id, ptr, stream, flags, &variables);
+        variables.set(len, offset, buffer_offset);
+        gate.store(1, std::sync::atomic::Ordering::Release);
+        stream.wait();
+        queued.and_then(|()| variables.result())
+    }
+
+    fn by_batch(
+        &mut self,
+        op: Op,
         buffer: DevPtr,
         len: usize,
         file_offset: i64,
@@ -185,16 +249,9 @@ impl World {
     ) -> Result<usize> {
         // With faults only the first of several would meet them.
         let times = if self.may_fail { 1 } else { 1 + self.random.below(3) };
-        let Some(batch) = &self.batch else {
-            return match op {
-                // SAFETY: the range lies inside the buffer, which outlives the call and is used by this thread alone.
-                Op::Read => unsafe { self.driver.read(self.id, buffer, len, file_offset, buffer_offset) },
-                // SAFETY: as above.
-                Op::Write => unsafe { self.driver.write(self.id, buffer, len, file_offset, buffer_offset) },
-            };
-        };
+        let batch = self.batch.as_ref().expect("a batch");
         let entry = Entry { op: Some(op), file: self.id, buffer, buffer_offset, file_offset, len, cookie: 1 };
-        // SAFETY: as above, until the events are there.
+        // SAFETY: the range lies inside the buffer, which outlives the events and is used by this thread alone.
         unsafe { batch.submit(&self.driver, &vec![entry; times]) }?;
         let mut results = Vec::new();
         while results.len() < times {

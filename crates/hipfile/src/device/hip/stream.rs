@@ -1,0 +1,205 @@
+//! HIP's streams: what they are told in the order of their work. It waits for nothing.
+
+use std::ffi::{CStr, c_uint, c_void};
+
+use gpu_sys::hip::{self, FunctionPtr, HipError};
+use gpu_sys::hiprtc;
+
+use super::Hip;
+use crate::device::{HostFn, Pinned, StreamPtr, Streams};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Copies `late[2]` bytes from `late[1]` to `late[0]`. One thread of a block reads the words for all: loads of host memory
+/// by every thread would take longer than most copies.
+const SOURCE: &CStr = c"extern \"C\" __global__ void hipfile_copy_late(const unsigned long long *late)
+{
+    __shared__ unsigned long long words[3];
+    if (threadIdx.x == 0)
+        for (int i = 0; i < 3; i++)
+            words[i] = __atomic_load_n(late + i, __ATOMIC_RELAXED);
+    __syncthreads();
+    const unsigned long long len = words[2], step = (unsigned long long)blockDim.x * gridDim.x;
+    unsigned char *to = (unsigned char *)words[0];
+    const unsigned char *from = (const unsigned char *)words[1];
+    unsigned long long at = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x, done = 0;
+    if (((words[0] | words[1]) & 15) == 0) {
+        done = len & ~15ull;
+        for (unsigned long long i = at; i < len / 16; i += step)
+            ((uint4 *)to)[i] = ((const uint4 *)from)[i];
+    }
+    for (unsigned long long i = done + at; i < len; i += step)
+        to[i] = from[i];
+}
+";
+const NAME: &CStr = c"hipfile_copy_late";
+const THREADS: usize = 256;
+/// Enough to keep a link busy; the GPU's other work needs the rest.
+const MOST_GROUPS: usize = 64;
+
+const MISSING: &str = "the GPU runtime has no functions for stream operations";
+
+fn missing(op: &'static str) -> Error {
+    Error::message(ErrorKind::AsyncNotSupported, op, MISSING)
+}
+
+fn handle(stream: StreamPtr) -> hip::StreamPtr {
+    std::ptr::with_exposed_provenance_mut(stream.0)
+}
+
+impl Hip {
+    /// The kernel's code for the current GPU.
+    fn code(&self) -> Result<Vec<u8>> {
+        if self.emulated {
+            // What its compiler makes of the program.
+            return Ok([b"HIPEMU01".as_slice(), NAME.to_bytes_with_nul()].concat());
+        }
+        hiprtc::load(self.library)
+            .and_then(|api| hiprtc::compile(&api, SOURCE))
+            .map_err(|why| Error::message(ErrorKind::AsyncNotSupported, "compile the copy kernel", why))
+    }
+}
+
+impl Streams for Hip {
+    fn gpu_of(&self, stream: StreamPtr) -> Result<u32> {
+        const OP: &str = "look up stream";
+        let mut gpu = 0;
+        let code = match self.api.hipStreamGetDevice {
+            // SAFETY: `gpu` is writable; the stream is the caller's.
+            Some(get) => unsafe { get(handle(stream), &raw mut gpu) },
+            // SAFETY: `gpu` is writable.
+            None => unsafe { (self.api.hipGetDevice)(&raw mut gpu) },
+        };
+        self.call(OP, code)?;
+        Ok(u32::try_from(gpu).unwrap_or(0))
+    }
+
+    fn is_capturing(&self, stream: StreamPtr) -> Result<bool> {
+        let Some(is_capturing) = self.api.hipStreamIsCapturing else { return Ok(false) };
+        let mut status = hip::STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: `status` is writable; the stream is the caller's.
+        match unsafe { is_capturing(handle(stream), &raw mut status) } {
+            // Of the default stream it is not said whether it or another one captures; it may not be used either way.
+            HipError::STREAM_CAPTURE_IMPLICIT => {
+                let _ = self.call("look at stream", HipError::STREAM_CAPTURE_IMPLICIT);
+                Ok(true)
+            }
+            code => {
+                self.call("look at stream", code)?;
+                Ok(status != hip::STREAM_CAPTURE_STATUS_NONE)
+            }
+        }
+    }
+
+    fn is_per_thread(&self, stream: StreamPtr) -> bool {
+        stream.0 == hip::STREAM_PER_THREAD
+    }
+
+    fn is_legacy(&self, stream: StreamPtr) -> bool {
+        matches!(stream.0, 0 | hip::STREAM_LEGACY)
+    }
+
+    fn load_copy(&self, gpu: u32) -> Result<usize> {
+        const OP: &str = "load the copy kernel";
+        let _on = self.on(gpu)?;
+        let load = self.api.hipModuleLoadData.ok_or_else(|| missing(OP))?;
+        let get = self.api.hipModuleGetFunction.ok_or_else(|| missing(OP))?;
+        let code = self.code()?;
+        let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: `module` is writable, the code complete.
+        self.call(OP, unsafe { load(&raw mut module, code.as_ptr().cast()) })?;
+        // SAFETY: `function` is writable; the module stays loaded.
+        self.call(OP, unsafe { get(&raw mut function, module, NAME.as_ptr()) })?;
+        Ok(function.expose_provenance())
+    }
+
+    fn can_wait(&self, gpu: u32) -> bool {
+        let mut can = 0;
+        let attribute = hip::ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE;
+        // SAFETY: `can` is writable.
+        let code = unsafe { (self.api.hipDeviceGetAttribute)(&raw mut can, attribute, gpu as i32) };
+        self.call("look at GPU", code).is_ok()
+            && can != 0
+            && self.api.hipStreamWaitValue64.is_some()
+            && self.api.hipExtMallocWithFlags.is_some()
+    }
+
+    fn alloc_pinned(&self, len: usize) -> Result<Pinned> {
+        const OP: &str = "pin memory for streams";
+        let (mut host, mut device) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let flags = hip::HOST_MALLOC_PORTABLE | hip::HOST_MALLOC_MAPPED;
+        // SAFETY: `host` is writable.
+        self.call(OP, unsafe { (self.api.hipHostMalloc)(&raw mut host, len, flags) })?;
+        // SAFETY: the memory was just allocated.
+        unsafe { std::ptr::write_bytes(host.cast::<u8>(), 0, len) };
+        // SAFETY: `device` is writable, the memory pinned.
+        let code = unsafe { (self.api.hipHostGetDevicePointer)(&raw mut device, host, 0) };
+        if let Err(error) = self.call(OP, code) {
+            // SAFETY: it was just allocated and is given back once.
+            let _ = unsafe { (self.api.hipHostFree)(host) };
+            return Err(error);
+        }
+        Ok(Pinned { host: host.expose_provenance(), device: device.addr(), len })
+    }
+
+    fn alloc_word(&self, gpu: u32) -> Result<usize> {
+        const OP: &str = "allocate a signal";
+        let _on = self.on(gpu)?;
+        let malloc = self.api.hipExtMallocWithFlags.ok_or_else(|| missing(OP))?;
+        let mut word = std::ptr::null_mut();
+        // SAFETY: `word` is writable; signal memory is eight bytes.
+        self.call(OP, unsafe { malloc(&raw mut word, 8, hip::MALLOC_SIGNAL_MEMORY) })?;
+        // SAFETY: signal memory is memory of the host, and these eight bytes were just allocated.
+        unsafe { word.cast::<u64>().write(0) };
+        Ok(word.expose_provenance())
+    }
+
+    unsafe fn call(&self, gpu: u32, stream: StreamPtr, function: HostFn, data: *mut c_void) -> Result<()> {
+        let _on = self.on(gpu)?;
+        // SAFETY: as this function demands.
+        let code = unsafe { (self.api.hipLaunchHostFunc)(handle(stream), Some(function), data) };
+        Hip::call(self, "call from stream", code)
+    }
+
+    fn wait(&self, gpu: u32, stream: StreamPtr, word: usize, value: u64) -> Result<()> {
+        const OP: &str = "hold stream";
+        let _on = self.on(gpu)?;
+        let wait = self.api.hipStreamWaitValue64.ok_or_else(|| missing(OP))?;
+        let word = std::ptr::with_exposed_provenance_mut(word);
+        // SAFETY: signal memory of `alloc_word`, which stays, and is written by atomic stores.
+        let code = unsafe { wait(handle(stream), word, value, hip::STREAM_WAIT_VALUE_GTE, u64::MAX) };
+        Hip::call(self, OP, code)
+    }
+
+    unsafe fn copy(
+        &self,
+        gpu: u32,
+        stream: StreamPtr,
+        kernel: usize,
+        late: usize,
+        most: usize,
+    ) -> Result<()> {
+        const OP: &str = "copy on stream";
+        let _on = self.on(gpu)?;
+        let launch = self.api.hipModuleLaunchKernel.ok_or_else(|| missing(OP))?;
+        let function: FunctionPtr = std::ptr::with_exposed_provenance_mut(kernel);
+        let groups = most.div_ceil(THREADS * 16).clamp(1, MOST_GROUPS) as c_uint;
+        let mut late: *mut c_void = std::ptr::with_exposed_provenance_mut(late);
+        let mut params = [(&raw mut late).cast::<c_void>()];
+        let (params, none) = (params.as_mut_ptr(), std::ptr::null_mut());
+        // SAFETY: the kernel has one parameter, an address; what is there is the caller's promise.
+        let code = unsafe {
+            launch(function, groups, 1, 1, THREADS as c_uint, 1, 1, 0, handle(stream), params, none)
+        };
+        Hip::call(self, OP, code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_source_has_the_kernel() {
+        assert!(SOURCE.to_str().unwrap().contains(NAME.to_str().unwrap()));
+    }
+}
