@@ -1,6 +1,7 @@
 //! `hipfile bench`: how fast files and GPU memory are connected, beside baselines that run in turn with it. The command line is
 //! here; who takes part, the clock and the report are in the modules below. It tunes nothing.
 
+mod batched;
 mod cache;
 mod contender;
 mod disk;
@@ -26,7 +27,7 @@ use hipfile::{Config, PageCache};
 
 use crate::failure::{Failure, note};
 use crate::{Tool, device, units};
-use contender::{Baseline, Lab, Who};
+use contender::{Baseline, Door, Lab, Who};
 use job::{Cache, Job, Mix};
 use report::{Report, Skipped};
 use rounds::{Entry, run_rounds};
@@ -111,7 +112,7 @@ pub(crate) struct Bench {
     #[arg(long, conflicts_with = "baseline")]
     alone: bool,
 
-    /// Requests that the baseline raw keeps in flight
+    /// Requests that the door batch and the baseline raw keep under way
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     depth: u16,
 
@@ -158,13 +159,6 @@ pub(crate) struct Bench {
     /// Print what the library costs in memory while it reads FILE; the table starts this
     #[arg(long, hide = true, requires = "file")]
     memory_probe: bool,
-}
-
-/// A way into the library.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Door {
-    /// Blocking calls; several in flight by --threads
-    Sync,
 }
 
 /// The library's page cache policy.
@@ -233,7 +227,8 @@ impl Tool for Bench {
         let subject = self.subject()?;
         let job = self.job(&subject)?;
         let lab = Lab { subject: &subject, gpu: self.gpu, driver: &opened.0 };
-        let mut entries = vec![Entry::new("hipfile", &Who::Library(Box::new(config)), &job, &lab)?];
+        let mut entries =
+            vec![Entry::new("hipfile", &Who::Library(self.door, Box::new(config)), &job, &lab)?];
         let mut skipped = Vec::new();
         for &baseline in self.baseline.iter().filter(|_| !self.alone) {
             match Entry::new(baseline.name(), &Who::Baseline(baseline), &job, &lab) {
@@ -319,6 +314,9 @@ impl Bench {
         }
         if self.extend && !grows {
             return Err(Failure::new("--extend", "only a sequential write can make a file grow"));
+        }
+        if self.door == Door::Batch && self.threads > 1 {
+            return Err(Failure::new("--threads", "the door batch has one thread and --depth"));
         }
         let whole_blocks = matches!(self.rw, Mix::Randread | Mix::Randwrite);
         if whole_blocks && !(1..=u64::from(u32::MAX)).contains(&(span / self.block as u64)) {

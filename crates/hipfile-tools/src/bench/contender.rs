@@ -8,6 +8,7 @@ use bench_support::{HugePages, Lanes};
 use clap::ValueEnum;
 use hipfile::{Buffer, Config, Driver};
 
+use super::batched::Batched;
 use super::job::Job;
 use super::movers::{Copy, Direct, Host, Library, Mover, Posix, Serial};
 use super::subject::{Subject, pattern};
@@ -49,11 +50,20 @@ impl Baseline {
     }
 }
 
+/// A way into the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Door {
+    /// Blocking calls; several at the same time by --threads
+    Sync,
+    /// A batch: --depth requests under way, handed over and collected by one thread
+    Batch,
+}
+
 /// Who takes part.
 #[derive(Clone, Debug)]
 pub(super) enum Who {
-    /// The library, with these settings.
-    Library(Box<Config>),
+    /// The library, by this door and with these settings.
+    Library(Door, Box<Config>),
     Baseline(Baseline),
 }
 
@@ -67,6 +77,8 @@ pub(super) enum Ready {
         /// The library's driver, whose counters tell how the bytes went.
         driver: Option<Driver>,
     },
+    /// The library's batch.
+    Batch { batched: Batched, fd: Arc<OwnedFd>, driver: Driver },
     /// A ring that carries out the whole tour itself.
     Ring {
         lanes: Lanes,
@@ -92,13 +104,18 @@ impl Lab<'_> {
     pub(super) fn ready(&self, who: &Who, job: &Job) -> Result<Ready, Failure> {
         let direction = job.mix.direction();
         match who {
-            Who::Library(config) => {
+            Who::Library(door, config) => {
                 let driver = Driver::open((**config).clone()).map_err(|e| Failure::new("GPU", e))?;
                 let fd = Arc::new(self.subject.reopen()?);
                 let own = fd.try_clone().map_err(|error| Failure::at(&self.subject.path, error))?;
                 let file = hipfile::File::register(&driver, own)
                     .map_err(|error| Failure::at(&self.subject.path, error))?;
                 let file = Arc::new(file);
+                if *door == Door::Batch {
+                    let memory = (0..job.depth).map(|lane| self.memory(&driver, job, lane));
+                    let batched = Batched::new(&driver, file, direction, memory.collect::<Result<_, _>>()?)?;
+                    return Ok(Ready::Batch { batched, fd, driver });
+                }
                 let movers = each_thread(job, |thread| {
                     let buffer = self.memory(&driver, job, thread)?;
                     Ok(Box::new(Library { file: Arc::clone(&file), buffer, direction }))

@@ -74,7 +74,7 @@ pub(super) struct Job {
     pub(super) block: usize,
     /// Threads that call at the same time.
     pub(super) threads: usize,
-    /// Requests that the baseline `raw` keeps in flight.
+    /// Requests that a batch and the baseline `raw` keep under way.
     pub(super) depth: usize,
     /// Bytes of one request of the baseline `raw`, sequential only.
     pub(super) chunk: usize,

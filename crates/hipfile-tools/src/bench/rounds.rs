@@ -35,11 +35,16 @@ impl Entry {
     }
 
     fn warm_up(&mut self) -> Result<(), Failure> {
-        if let Ready::Calls { movers, .. } = &mut self.ready {
-            let len = WARM_UP.min(self.job.block).min(usize::try_from(self.job.span).unwrap_or(WARM_UP));
-            for mover in movers {
-                mover.call(0, Request { offset: self.job.shift, len })?;
+        let len = WARM_UP.min(self.job.block).min(usize::try_from(self.job.span).unwrap_or(WARM_UP));
+        let first = Request { offset: self.job.shift, len };
+        match &mut self.ready {
+            Ready::Calls { movers, .. } => {
+                for mover in movers {
+                    mover.call(0, first)?;
+                }
             }
+            Ready::Batch { batched, .. } => batched.warm_up(first)?,
+            Ready::Ring { .. } => {}
         }
         Ok(())
     }

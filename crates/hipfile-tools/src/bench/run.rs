@@ -68,10 +68,14 @@ pub(super) fn run(ready: &mut Ready, subject: &Subject, job: &Job, seed: u64) ->
     let start = Instant::now();
     let mut tally = match ready {
         Ready::Calls { movers, .. } => calls(movers, subject, job, &tour, seed)?,
+        Ready::Batch { batched, .. } => {
+            let verifier = job.verify.then(|| Verifier::new(subject, job, seed)).transpose()?;
+            batched.run(job, tour.walk(job, 0), verifier)?
+        }
         Ready::Ring { lanes, fd, len } => ring(lanes, fd, *len, job, &tour)?,
     };
     if job.sync {
-        let (Ready::Calls { fd, .. } | Ready::Ring { fd, .. }) = ready;
+        let (Ready::Calls { fd, .. } | Ready::Batch { fd, .. } | Ready::Ring { fd, .. }) = ready;
         rustix::fs::fdatasync(fd).map_err(|error| Failure::os(&subject.path, error))?;
     }
     let seconds = match job.verify {
@@ -105,12 +109,12 @@ pub(super) fn cpu_seconds() -> f64 {
 
 /// What the threads of a run did.
 #[derive(Default)]
-struct Tally {
-    bytes: u64,
-    operations: u64,
-    latency: Histogram,
+pub(super) struct Tally {
+    pub(super) bytes: u64,
+    pub(super) operations: u64,
+    pub(super) latency: Histogram,
     /// Time in calls, of the thread that had most.
-    busy: Duration,
+    pub(super) busy: Duration,
 }
 
 fn calls(
@@ -183,16 +187,16 @@ impl Caller<'_> {
         let start = Instant::now();
         for request in walk {
             if tally.operations.is_multiple_of(every) {
-                if let Some(verifier) = &mut self.verifier {
-                    verifier.before(self.mover, request)?;
+                if let (Some(verifier), Some(buffer)) = (&mut self.verifier, self.mover.buffer()) {
+                    verifier.before(buffer, request)?;
                 }
                 let begun = Instant::now();
                 self.whole(request)?;
                 let took = begun.elapsed();
                 tally.latency.add(took);
                 tally.busy += took;
-                if let Some(verifier) = &mut self.verifier {
-                    verifier.after(self.mover, request)?;
+                if let (Some(verifier), Some(buffer)) = (&mut self.verifier, self.mover.buffer()) {
+                    verifier.after(buffer, request)?;
                 }
                 if self.job.limit.is_some_and(|limit| start.elapsed() >= limit) {
                     tally.bytes += request.len as u64;

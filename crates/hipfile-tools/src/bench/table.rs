@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use hipfile::{Config, PageCache};
 use serde::Serialize;
 
-use super::contender::{Baseline, Lab, Who};
+use super::contender::{Baseline, Door, Lab, Who};
 use super::job::Job;
 use super::machine::Machine;
 use super::report::{Device, short};
@@ -230,7 +230,7 @@ impl Bench<'_> {
     fn library(&self, page_cache: PageCache) -> Who {
         let mut config = self.base.clone();
         config.page_cache = page_cache;
-        Who::Library(Box::new(config))
+        Who::Library(Door::Sync, Box::new(config))
     }
 
     fn ours(&self) -> Who {

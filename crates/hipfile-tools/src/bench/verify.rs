@@ -4,11 +4,11 @@
 use std::os::fd::OwnedFd;
 
 use bench_support::Request;
+use hipfile::Buffer;
 use rustix::io::Errno;
 
 use super::cache::quiet_reader;
 use super::job::Job;
-use super::movers::Mover;
 use super::subject::{Subject, pattern};
 use crate::failure::{Failure, reason_of};
 
@@ -35,8 +35,7 @@ impl Verifier {
     }
 
     /// Before a call: puts bytes into device memory that are nowhere else yet.
-    pub(super) fn before(&mut self, mover: &mut dyn Mover, request: Request) -> Result<(), Failure> {
-        let Some(buffer) = mover.buffer() else { return Ok(()) };
+    pub(super) fn before(&mut self, buffer: &mut Buffer, request: Request) -> Result<(), Failure> {
         for (at, len) in pieces(request) {
             let bytes = &mut self.in_device[..len];
             // A read must overwrite them: they are the file's bytes of no place.
@@ -48,8 +47,7 @@ impl Verifier {
     }
 
     /// After a call: compares.
-    pub(super) fn after(&mut self, mover: &mut dyn Mover, request: Request) -> Result<(), Failure> {
-        let Some(buffer) = mover.buffer() else { return Ok(()) };
+    pub(super) fn after(&mut self, buffer: &Buffer, request: Request) -> Result<(), Failure> {
         for (at, len) in pieces(request) {
             let offset = request.offset + at as u64;
             let (in_file, in_device) = (&mut self.in_file[..len], &mut self.in_device[..len]);
@@ -97,48 +95,16 @@ fn read(file: &OwnedFd, bytes: &mut [u8], offset: u64) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt as _;
     use std::sync::Arc;
 
-    use hipfile::{Buffer, Config, DeviceChoice, Driver};
+    use hipfile::{Config, DeviceChoice, Driver};
 
     use super::super::job::Mix;
-    use super::super::movers::Library;
+    use super::super::movers::{Library, Mover as _};
     use super::*;
 
     const LEN: usize = 3 * 4096 + 5;
-
-    /// Moves everything right but for one byte.
-    struct Wrong {
-        library: Library,
-        file: std::fs::File,
-        at: Option<usize>,
-    }
-
-    impl Mover for Wrong {
-        fn call(&mut self, at: usize, request: Request) -> Result<usize, Failure> {
-            let moved = self.library.call(at, request)?;
-            if let Some(wrong) = self.at {
-                let mut byte = [0];
-                match self.library.direction {
-                    bench_support::Direction::Read => {
-                        self.library.buffer.download(wrong, &mut byte).unwrap();
-                        self.library.buffer.upload(wrong, &[!byte[0]]).unwrap();
-                    }
-                    bench_support::Direction::Write => {
-                        use std::os::unix::fs::FileExt as _;
-                        let place = request.offset + wrong as u64;
-                        self.file.read_exact_at(&mut byte, place).unwrap();
-                        self.file.write_all_at(&[!byte[0]], place).unwrap();
-                    }
-                }
-            }
-            Ok(moved)
-        }
-
-        fn buffer(&mut self) -> Option<&mut Buffer> {
-            Some(&mut self.library.buffer)
-        }
-    }
 
     #[test]
     fn one_wrong_byte_is_found_wherever_it_is() {
@@ -154,18 +120,30 @@ mod tests {
             for at in [None, Some(0), Some(4096), Some(LEN - 1)] {
                 let subject = Subject::open(&path, true).unwrap();
                 let file = subject.reopen().unwrap();
-                let library = Library {
+                let mut library = Library {
                     file: Arc::new(hipfile::File::register(&driver, file).unwrap()),
                     buffer: Buffer::alloc(&driver, 0, LEN).unwrap(),
                     direction: mix.direction(),
                 };
-                let mut wrong = Wrong { library, file: subject.reopen().unwrap().into(), at };
                 let job = Job { mix, ..Job::read(LEN as u64, LEN) };
                 let mut verifier = Verifier::new(&subject, &job, 5).unwrap();
                 let request = Request { offset: 10, len: LEN };
-                verifier.before(&mut wrong, request).unwrap();
-                assert_eq!(wrong.call(0, request).unwrap(), LEN);
-                let outcome = verifier.after(&mut wrong, request).map_err(|failure| failure.to_string());
+                verifier.before(&mut library.buffer, request).unwrap();
+                assert_eq!(library.call(0, request).unwrap(), LEN);
+                let other: std::fs::File = subject.reopen().unwrap().into();
+                let mut byte = [0];
+                match (at, mix.writes()) {
+                    (None, _) => {}
+                    (Some(at), false) => {
+                        library.buffer.download(at, &mut byte).unwrap();
+                        library.buffer.upload(at, &[!byte[0]]).unwrap();
+                    }
+                    (Some(at), true) => {
+                        other.read_exact_at(&mut byte, 10 + at as u64).unwrap();
+                        other.write_all_at(&[!byte[0]], 10 + at as u64).unwrap();
+                    }
+                }
+                let outcome = verifier.after(&library.buffer, request).map_err(|failure| failure.to_string());
                 match at {
                     None => assert_eq!(outcome, Ok(())),
                     Some(at) => {

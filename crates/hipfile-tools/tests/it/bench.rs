@@ -109,6 +109,9 @@ fn behaviour_131_every_byte_is_verified_on_request() {
         &["--rw", "write", "--block", "1M", "--extend"],
         &["--rw", "write", "--block", "99999", "--offset-shift", "7", "--threads", "3"],
         &["--rw", "randwrite", "--block", "4K", "--threads", "2"],
+        &["--rw", "read", "--block", "99999", "--door", "batch", "--depth", "5", "--cold"],
+        &["--rw", "randread", "--block", "4K", "--door", "batch", "--depth", "64"],
+        &["--rw", "write", "--block", "256K", "--door", "batch"],
     ] {
         for engine in ["auto", "uring,bounce", "bounce"] {
             let common = ["--verify", "--alone", "--size", "3M", "--repeat", "2", "--engine", engine];
@@ -174,6 +177,7 @@ fn a_wrong_request_names_what_is_wrong() {
     refused(&run(&mut bench(&lab, &["--engine", "warp", "--size", "1M"])), &["--engine", "warp", "bounce"]);
     refused(&run(&mut bench(&lab, &["--rw", "randread", "--size", "1M", "--block", "2M"])), &["--block"]);
     refused(&run(&mut bench(&lab, &["--rw", "randwrite", "--size", "1M", "--extend"])), &["--extend"]);
+    refused(&run(&mut bench(&lab, &["--door", "batch", "--size", "1M", "--threads", "2"])), &["--threads"]);
     for arguments in [
         &["--cold", "--warm"][..],
         &["--block", "0"],
