@@ -177,11 +177,11 @@ impl RawBatch {
                 return Err(Error::message(ErrorKind::BatchFull, OP, why));
             }
         }
-        let invited = state.invite(1);
+        // Large entries wait for storage, each on a thread of its own; small ones share a thread until it has company.
+        let large = entries.iter().filter(|entry| entry.len > SMALL).count().min(WAITING_THREADS);
+        let invited = (0..large.max(1)).take_while(|_| state.invite(large.max(1))).count();
         drop(state);
-        if invited {
-            self.core.join(&driver.inner);
-        }
+        (0..invited).for_each(|_| self.core.join(&driver.inner));
         Ok(())
     }
 
@@ -197,6 +197,8 @@ impl RawBatch {
             return Err(Error::message(ErrorKind::InvalidValue, OP, why));
         }
         self.check_process(OP)?;
+        // A call without a limit works instead of sleeping: what it waits for is done sooner than a thread wakes up.
+        while timeout.is_none() && help(&self.core, min) {}
         let mut state = self.core.wait(timeout, |state| {
             let enough = state.slots.finished() >= min || state.slots.in_flight() == 0;
             if !enough {
@@ -271,6 +273,14 @@ fn request(
 }
 
 impl State {
+    /// Starts the entry that has waited longest; none that is a write, if only reads are wanted.
+    fn start(&mut self, reads_only: bool) -> Option<Waiting> {
+        match self.slots.first() {
+            Some(first) if reads_only && first.queued.is_write() => None,
+            _ => self.slots.start(),
+        }
+    }
+
     /// Whether one more thread should serve the batch; it is counted already.
     fn invite(&mut self, most: usize) -> bool {
         let invited = self.slots.waiting() > 0 && self.serving < most;
@@ -339,7 +349,7 @@ impl Core {
     /// Sends a thread that [`State::invite`] has counted.
     fn join(self: &Arc<Core>, driver: &Arc<Inner>) {
         let (core, last) = (Arc::clone(self), Arc::clone(driver));
-        driver.workers().push(Box::new(move || serve(&core, last)));
+        driver.workers().push(Box::new(move || serve(Serving { core: &core, last }, None, TURN, false)));
     }
 
     fn invite(self: &Arc<Core>, driver: &Arc<Inner>, most: usize) {
@@ -369,12 +379,29 @@ impl Drop for Serving<'_> {
     }
 }
 
-/// Carries entries of a batch out until none waits, or others should have their turn.
-fn serve(core: &Arc<Core>, last: Arc<Inner>) {
-    let mut serving = Serving { core, last };
-    let mut left = TURN;
+/// Carries out what a call waits for, on its own thread; whether there was anything. Only reads: a write may raise a signal
+/// on the thread that does it, which the caller of this does not expect.
+fn help(core: &Arc<Core>, wanted: usize) -> bool {
+    let mut state = core.lock();
+    let missing = wanted.saturating_sub(state.slots.finished());
+    if missing == 0 {
+        return false;
+    }
+    let Some(first) = state.start(true) else { return false };
+    state.serving += 1;
+    drop(state);
+    let serving = Serving { core, last: Arc::clone(&first.driver) };
+    serve(serving, Some(first), missing.min(TURN), true);
+    true
+}
+
+/// Carries entries of a batch out until none waits, or until it has carried `left` of them.
+fn serve(mut serving: Serving<'_>, mut first: Option<Waiting>, mut left: usize, reads_only: bool) {
+    let core = serving.core;
     while left > 0 {
-        let Some(Waiting { queued, driver }) = core.lock().slots.start() else { return };
+        let Some(Waiting { queued, driver }) = first.take().or_else(|| core.lock().start(reads_only)) else {
+            return;
+        };
         serving.last = driver;
         let driver = &serving.last;
         let way = queued.transfer().and_then(|transfer| driver.router().queue_for(&transfer));
@@ -385,14 +412,15 @@ fn serve(core: &Arc<Core>, last: Arc<Inner>) {
             carry(driver, queued);
             continue;
         };
+        let (first, again) = (Some(queued), Vec::new());
         let mut turn =
-            Turn { core, driver, way, first: Some(queued), odd: None, left, bytes: 0, again: Vec::new() };
+            Turn { core, driver, way, first, odd: None, left, taken: 0, bytes: 0, again, reads_only };
         match driver.router().queue(way) {
             Some(queue) => queue.run(&mut turn),
             None => turn.again.extend(turn.first.take()),
         }
         let Turn { odd, again, left: rest, .. } = turn;
-        left = rest.saturating_sub(1);
+        left = rest;
         for queued in again {
             core.invite(driver, WAITING_THREADS);
             carry(driver, queued);
@@ -422,8 +450,10 @@ struct Turn<'a> {
     /// Started, and found to go another way.
     odd: Option<Waiting>,
     left: usize,
+    taken: usize,
     bytes: usize,
     again: Vec<Queued>,
+    reads_only: bool,
 }
 
 impl Source for Turn<'_> {
@@ -432,7 +462,7 @@ impl Source for Turn<'_> {
             Some(first) => first,
             None if self.odd.is_some() || self.left == 0 => return None,
             None => {
-                let waiting = self.core.lock().slots.start()?;
+                let waiting = self.core.lock().start(self.reads_only)?;
                 let same = Arc::ptr_eq(&waiting.driver, self.driver)
                     && waiting
                         .queued
@@ -446,8 +476,9 @@ impl Source for Turn<'_> {
             }
         };
         self.left -= 1;
+        self.taken += 1;
         self.bytes += queued.len();
-        if (TURN - self.left).is_multiple_of(SHARE) || self.bytes >= SHARE_BYTES {
+        if self.taken.is_multiple_of(SHARE) || self.bytes >= SHARE_BYTES {
             self.bytes = 0;
             self.core.invite(self.driver, self.driver.busy_threads());
         }

@@ -38,6 +38,10 @@ impl Queued {
         self.request.len
     }
 
+    pub(crate) fn is_write(&self) -> bool {
+        self.request.op == Op::Write
+    }
+
     /// The transfer itself; `None` only for a range that was never checked.
     pub(crate) fn transfer(&self) -> Option<Transfer<'_>> {
         let Request { op, file, buffer, offset, len, file_offset } = &self.request;

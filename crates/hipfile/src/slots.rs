@@ -72,6 +72,11 @@ impl<W, E> Slots<W, E> {
         Ok(())
     }
 
+    /// The entry that has waited longest.
+    pub(crate) fn first(&self) -> Option<&W> {
+        self.waiting.front()
+    }
+
     /// Starts the entry that has waited longest.
     pub(crate) fn start(&mut self) -> Option<W> {
         let entry = self.waiting.pop_front()?;
@@ -159,6 +164,7 @@ mod tests {
                         Some(entry) => {
                             let first = model.iter().position(|at| *at == At::Waiting);
                             assert_eq!(Some(entry), first, "in order");
+                            assert!(slots.first() > Some(&entry) || slots.waiting() == 0);
                             model[entry] = At::Running;
                             running.push(entry);
                         }

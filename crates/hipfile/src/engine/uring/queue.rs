@@ -17,8 +17,10 @@ use crate::transfer::{Cache, Transfer};
 
 /// Most Blocks of one flight; all but the first only if they are free at once.
 const MOST_BLOCKS: usize = 8;
-/// Longest read through the page cache.
+/// Longest reads, through the page cache and around it. Of larger ones a thread each is as good or better: then the copy is
+/// the work.
 const MOST_CACHED: usize = 64 << 10;
+const MOST_AROUND: usize = 128 << 10;
 /// Where a piece may start in a Block read around the page cache, which memory must be aligned for, and otherwise.
 const PAGE: usize = 4096;
 const LINE: usize = 64;
@@ -61,6 +63,8 @@ struct Ask {
 impl Ask {
     fn of(transfer: &Transfer<'_>) -> Option<Ask> {
         match transfer.cache {
+            Cache::Through if transfer.len() > MOST_CACHED => None,
+            Cache::Around if transfer.len() > MOST_AROUND => None,
             Cache::Around => {
                 let (fd, align) = transfer.file.staged_direct(Op::Read)?;
                 let skip = (transfer.file_offset % align as u64) as usize;
@@ -73,8 +77,6 @@ impl Ask {
                     align: PAGE,
                 })
             }
-            // Of larger ones a thread each is better: the copy out of the page cache is the work.
-            Cache::Through if transfer.len() > MOST_CACHED => None,
             Cache::Through => {
                 let plain = transfer.file.plain("read").ok().filter(|plain| !plain.direct_only)?;
                 let (at, len) = (transfer.file_offset, transfer.len());
