@@ -11,6 +11,9 @@ use serde::Serialize;
 use super::o_direct::ODirect;
 use super::{is_emulated, o_direct};
 
+const NVIDIA_FS: &str = "nvidia-fs";
+const NVIDIA_P2PDMA: &str = "P2PDMA (dma-buf)";
+
 /// The whole answer.
 #[derive(Serialize)]
 pub(super) struct Report {
@@ -113,8 +116,8 @@ impl Report {
         let nvidia = vec![
             component("driver", &nvidia.driver),
             component("open kernel module", &nvidia.open_module),
-            component("nvidia-fs", &nvidia.nvidia_fs),
-            component("P2PDMA (dma-buf)", &nvidia.p2pdma),
+            component(NVIDIA_FS, &nvidia.nvidia_fs),
+            component(NVIDIA_P2PDMA, &nvidia.p2pdma),
             component("libcufile", &nvidia.cufile),
         ];
         Report {
@@ -144,6 +147,16 @@ impl Report {
     /// The components that are not there, or cannot be seen to be.
     pub(super) fn missing(&self) -> Vec<&'static str> {
         self.components.iter().filter(|component| component.ok != Some(true)).map(|c| c.name).collect()
+    }
+
+    /// What NVIDIA's GPUs lack, with what to do. Of the two ways to storage one is enough.
+    pub(super) fn missing_of_nvidia(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let is_way = |component: &&Component| [NVIDIA_FS, NVIDIA_P2PDMA].contains(&component.name);
+        let has_way = self.nvidia.iter().filter(is_way).any(|component| component.ok == Some(true));
+        self.nvidia
+            .iter()
+            .filter(move |component| component.ok != Some(true) && !(has_way && is_way(component)))
+            .filter_map(|component| Some((component.name, component.advice.as_deref()?)))
     }
 
     /// Whether NVIDIA's software or GPUs are of interest here.

@@ -75,7 +75,7 @@ fn volumes(out: &mut String, report: &Report, verbose: bool) {
     }
     let left_out = report.volumes.len() - shown.len();
     if left_out > 0 {
-        let _ = writeln!(out, "({left_out} more in memory or in read-only images: -v shows them)");
+        let _ = writeln!(out, "({left_out} more in memory, in images or of containers: -v shows them)");
     }
 }
 
@@ -133,6 +133,9 @@ fn to_do(out: &mut String, report: &Report) {
         if let Some(advice) = &component.advice {
             lines.push(format!("{}: {advice}", component.name));
         }
+    }
+    if report.has_nvidia() {
+        lines.extend(report.missing_of_nvidia().map(|(name, advice)| format!("NVIDIA {name}: {advice}")));
     }
     let mut reasons: BTreeMap<&str, (&VolumeRow, Vec<&str>)> = BTreeMap::new();
     for row in report.volumes.iter().filter(|row| row.for_data) {

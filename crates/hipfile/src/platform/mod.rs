@@ -125,6 +125,11 @@ impl Platform {
                 warnings
                     .push(format!("{name} is part of the processor: only discrete GPUs have a direct path"));
             }
+            if gpu.name.contains("GeForce") {
+                warnings.push(format!(
+                    "{name} is a consumer GPU: NVIDIA's libcufile serves it through host memory"
+                ));
+            }
             if gpu.lacks_root_port {
                 warnings.push(format!(
                     "{name} has no PCI root port above it: in QEMU put it behind a pcie-root-port, it is slow otherwise"

@@ -1,7 +1,9 @@
 //! The mounts on which files may lie, and whether each can be reached directly. By the mount table; it opens nothing.
 
+use std::path::Path;
+
 use crate::reason::Reason;
-use crate::storage::{self, FsKind, Mount, Roots, StorageFacts, mount};
+use crate::storage::{self, FsClass, FsKind, Mount, Roots, StorageFacts, mount};
 
 /// One mount.
 #[derive(Clone, Debug)]
@@ -22,9 +24,13 @@ impl Volume {
         self.storage.direct(any_file_system, false)
     }
 
-    /// Whether it is one that people keep data on: not in memory, not made up by the kernel, not a read-only image.
+    /// Whether it is one that people keep data on: not in memory, not made up by the kernel, not a read-only image, and
+    /// not an overlay other than the root's, for those are the insides of containers.
     pub fn is_for_data(&self) -> bool {
         match self.storage.fs.kind() {
+            FsKind::Stacked if self.storage.fs == FsClass::Overlay => {
+                self.mount.mount_point == Path::new("/")
+            }
             FsKind::Local | FsKind::Network | FsKind::Stacked => true,
             FsKind::Unknown => self.mount.source.starts_with("/dev/"),
             FsKind::Memory | FsKind::Image | FsKind::Pseudo => false,

@@ -111,12 +111,21 @@ impl Transport {
 /// options that matter here belong to the file system, so that the second serves where the first is not in the table
 /// (a file handed over from another mount namespace) or its id is not known (kernels before 5.8).
 pub(crate) fn find(text: &[u8], id: Option<u64>, dev: (u32, u32)) -> (Option<Mount>, Option<Mount>) {
+    let (id_text, dev_text) = (id.map(|id| id.to_string()), format!("{}:{}", dev.0, dev.1));
     let (mut very, mut same) = (None, None);
-    for mount in lines(text) {
-        if id == Some(mount.id) {
+    for line in text.split(|b| *b == b'\n') {
+        // Machines full of containers have thousands of mounts: only the lines asked for are taken apart.
+        let mut fields = line.split(|b| *b == b' ');
+        let is_very =
+            fields.next().is_some_and(|field| id_text.as_ref().is_some_and(|id| field == id.as_bytes()));
+        if !is_very && fields.nth(1) != Some(dev_text.as_bytes()) {
+            continue;
+        }
+        let Some(mount) = parse_line(line) else { continue };
+        // The last one is the one on top.
+        if is_very {
             very = Some(mount);
-        } else if mount.dev == dev {
-            // The last one is the one on top.
+        } else {
             same = Some(mount);
         }
     }
@@ -129,11 +138,7 @@ pub(crate) fn find(text: &[u8], id: Option<u64>, dev: (u32, u32)) -> (Option<Mou
 
 /// Parses a whole mountinfo text (format: proc_pid_mountinfo(5)); lines that do not fit are left out.
 pub fn parse(text: &[u8]) -> Vec<Mount> {
-    lines(text).collect()
-}
-
-fn lines(text: &[u8]) -> impl Iterator<Item = Mount> {
-    text.split(|b| *b == b'\n').filter_map(parse_line)
+    text.split(|b| *b == b'\n').filter_map(parse_line).collect()
 }
 
 fn parse_line(line: &[u8]) -> Option<Mount> {

@@ -189,3 +189,30 @@ fn behaviour_104_a_journal_mode_set_by_tune2fs_is_seen() {
     }
     agree(&file_on(mounted.at.path()), Some(Reason::JournalMode));
 }
+
+/// In a mount namespace of its own, through a bind mount whose name is the start of another's.
+#[test]
+fn behaviour_28_the_very_mount_is_told() {
+    if !is_root() {
+        return skip("bind mounts", "mounting needs root");
+    }
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let script = r#"set -e
+        cd "$1"; mkdir a ab real; echo data >real/file
+        mount -t tmpfs none a; mount --bind real ab
+        exec "$2" check --json ab/file"#;
+    let here = folder.path().to_str().unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script, "sh", here, super::HIPFILE]).env("HIPFILE_DEVICE", "emulated");
+    let run = run(&mut command);
+    if run.stdout.is_empty() {
+        return skip("bind mounts", run.stderr.trim());
+    }
+    let said = run.json();
+    assert_eq!(
+        said["mountpoint"].as_str().map(Path::new),
+        Some(folder.path().join("ab").as_path()),
+        "{said}"
+    );
+    assert!(!said["fstype"].as_str().unwrap().starts_with("tmpfs"), "{said}");
+}

@@ -35,6 +35,7 @@ pub(super) const ALL: &[Machine] = &[
     ("integrated_gpu", &[], integrated_gpu),
     ("wsl", &[], wsl),
     ("nvidia_open", &[], nvidia_open),
+    ("nvidia_proprietary", &[], nvidia_proprietary),
     ("odd_names", &[], odd_names),
 ];
 
@@ -199,6 +200,7 @@ fn container() -> FakeRoot {
     root.mount("0:50", "/", "overlay", "overlay", "rw,lowerdir=/a:/b,upperdir=/c,workdir=/d");
     root.mount("259:5", "/data", "xfs", "/dev/nvme1n1", "rw");
     root.mount("259:2", "/models", "ext4", "/dev/nvme0n1p2", "rw");
+    root.mount("0:52", "/var/lib/docker/overlay2/x/merged", "overlay", "overlay", "rw");
     root.mount("0:51", "/dev/shm", "tmpfs", "shm", "rw,size=65536k");
     root
 }
@@ -309,6 +311,19 @@ fn nvidia_open() -> FakeRoot {
     root.file("usr/local/cuda-13.0/lib64/libcufile.so.0", "");
     root.nvme(0, "259:0", NVME[0]);
     root.mount("259:0", "/", "ext4", "/dev/nvme0n1", "rw");
+    root
+}
+
+/// A consumer's GPU with the closed module, on a machine that keeps its kernel's configuration to itself.
+fn nvidia_proprietary() -> FakeRoot {
+    let mut root = nvidia_open();
+    root.kernel("6.8.0-45-generic", "");
+    std::fs::remove_dir_all(root.at("proc/driver/nvidia-fs")).unwrap();
+    root.file("proc/driver/nvidia/gpus/0000:c3:00.0/information", "Model: \t\t NVIDIA GeForce RTX 4090\n");
+    root.file(
+        "proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12\n",
+    );
     root
 }
 
