@@ -1,0 +1,122 @@
+//! Tests of the pool of Blocks.
+
+use super::*;
+
+#[test]
+fn blocks_are_distinct_aligned_and_come_back() {
+    let pool = BlockPool::new(64 << 10, 100 << 16, None);
+    let mut taken: Vec<_> = (0..100).map(|_| pool.take(None).unwrap()).collect();
+    let mut starts: Vec<_> = taken.iter().map(|b| b.start.addr().get()).collect();
+    for (n, block) in taken.iter_mut().enumerate() {
+        block.bytes_mut().fill(n as u8);
+    }
+    for (n, block) in taken.iter().enumerate() {
+        assert!(block.bytes().iter().all(|b| *b == n as u8));
+        assert_eq!(block.bytes().len(), 64 << 10);
+    }
+    starts.sort_unstable();
+    assert!(starts.windows(2).all(|w| w[1] - w[0] >= 64 << 10));
+    assert!(starts.iter().all(|s| s % 4096 == 0));
+    assert_eq!(pool.resident(), 100 << 16);
+    drop(taken);
+    let again = pool.take(None).unwrap();
+    assert!(starts.contains(&again.start.addr().get()));
+}
+
+#[test]
+fn takers_wait_in_turn_and_all_are_served() {
+    let pool = BlockPool::new(64 << 10, 2 << 16, None);
+    let served = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                for _ in 0..500 {
+                    let mut block = pool.take(None).unwrap();
+                    let mine = served.fetch_add(1, Ordering::Relaxed) as u8;
+                    block.bytes_mut()[..64].fill(mine);
+                    std::hint::spin_loop();
+                    assert!(block.bytes()[..64].iter().all(|b| *b == mine));
+                }
+            });
+        }
+    });
+    assert_eq!(served.into_inner(), 8000);
+    assert_eq!(pool.waiting.load(Ordering::SeqCst), 0);
+    assert_eq!(pool.resident(), 2 << 16);
+}
+
+#[test]
+fn a_pool_of_one_block_serves_everyone() {
+    let pool = BlockPool::new(1 << 20, 1, None);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..200).for_each(|_| drop(pool.take(None).unwrap())));
+        }
+    });
+    assert_eq!(pool.resident(), 1 << 20);
+}
+
+#[test]
+fn pins_what_is_there_and_what_comes() {
+    let pool = BlockPool::new(4 << 20, 12 << 20, None);
+    let pinned = Arc::new(Mutex::new(0));
+    let one = pool.take(None).unwrap();
+    let (up, down) = (Arc::clone(&pinned), Arc::clone(&pinned));
+    pool.pin_with(Pin {
+        runtime: "what_comes",
+        pin: Box::new(move |_, len| *up.lock().unwrap() += len),
+        unpin: Box::new(move |_| *down.lock().unwrap() -= 4 << 20),
+    });
+    assert_eq!(*pinned.lock().unwrap(), 4 << 20);
+    let two = pool.take(None).unwrap();
+    assert_eq!(*pinned.lock().unwrap(), 8 << 20);
+    assert_eq!(pool.trim(0), 0, "Blocks in use keep their slabs");
+    drop((one, two));
+    assert_eq!(pool.trim(1), 4 << 20);
+    assert_eq!((*pinned.lock().unwrap(), pool.resident()), (4 << 20, 4 << 20));
+    let again: Vec<_> = (0..3).map(|_| pool.take(None).unwrap()).collect();
+    assert_eq!((*pinned.lock().unwrap(), pool.resident()), (12 << 20, 12 << 20));
+    assert!(again.iter().all(|b| b.bytes().len() == 4 << 20));
+}
+
+#[test]
+fn an_idle_pool_keeps_one_slab() {
+    let pool = BlockPool::new(4 << 20, 16 << 20, Some(Duration::from_millis(20)));
+    drop((0..4).map(|_| pool.take(None).unwrap()).collect::<Vec<_>>());
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while pool.resident() > 4 << 20 {
+        assert!(std::time::Instant::now() < deadline, "{} bytes are kept", pool.resident());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop((0..4).map(|_| pool.take(None).unwrap()).collect::<Vec<_>>());
+    assert_eq!(pool.resident(), 16 << 20);
+}
+
+fn counting(count: impl Fn(usize) + Send + Sync + 'static, runtime: &'static str) -> Pin {
+    Pin { runtime, pin: Box::new(move |_, len| count(len)), unpin: Box::new(|_| {}) }
+}
+
+#[test]
+fn pinned_memory_goes_to_the_next_pool() {
+    // A length that no other test uses: they run beside this one.
+    const LEN: usize = 5 << 20;
+    let times = Arc::new(AtomicUsize::new(0));
+    let mut starts = Vec::new();
+    for _ in 0..5 {
+        let pool = BlockPool::new(LEN, LEN, None);
+        let seen = Arc::clone(&times);
+        let count = move |_| {
+            seen.fetch_add(1, Ordering::Relaxed);
+        };
+        pool.pin_with(counting(count, "next_pool"));
+        starts.push(pool.take(None).unwrap().start);
+    }
+    assert!(starts.iter().all(|start| *start == starts[0]));
+    assert_eq!(times.load(Ordering::Relaxed), 1);
+
+    // A pool that pins nothing must not unmap what is pinned.
+    let pool = BlockPool::new(LEN, LEN, None);
+    assert_eq!(pool.take(None).unwrap().start, starts[0]);
+    drop(pool);
+    assert_eq!(left::take(LEN).unwrap(), (starts[0], vec!["next_pool"]));
+}
