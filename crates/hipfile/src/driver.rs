@@ -11,9 +11,9 @@ use crate::device::{DeviceInfo, Devices, MemoryKind};
 use crate::engine::{self, Parts};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::FileRecord;
+use crate::lane::Lanes;
 use crate::op::Op;
 use crate::pool::Helpers;
-use crate::lane::Lanes;
 use crate::rangemap::{RangeMap, Ranged, Removal, View};
 use crate::reason::Reason;
 use crate::registry::Registry;
@@ -376,10 +376,17 @@ impl Inner {
     }
 
     /// Goes on with the transfer of a held stream.
-    pub(crate) fn carry_held(&self, transfer: &Transfer<'_>, walk: &mut Walk, stage: &mut Stage<'_>) -> Pause {
+    pub(crate) fn carry_held(
+        &self,
+        transfer: &Transfer<'_>,
+        walk: &mut Walk,
+        stage: &mut Stage<'_>,
+    ) -> Pause {
         let counters = [&self.counters, &transfer.file.counters];
         match self.router.carry(transfer, &counters, walk, Some(stage)) {
-            Pause::Finished(Ok(moved)) if transfer.op == Op::Write && self.config.write_sync == WriteSync::Data => {
+            Pause::Finished(Ok(moved))
+                if transfer.op == Op::Write && self.config.write_sync == WriteSync::Data =>
+            {
                 Pause::Finished(sync(transfer).map(|()| moved))
             }
             pause => pause,

@@ -66,9 +66,9 @@ mod registry;
 mod route;
 mod slots;
 mod stats;
+pub mod storage;
 #[allow(unsafe_code, reason = "work that outlives the call, on the caller's stream")]
 mod stream;
-pub mod storage;
 #[allow(unsafe_code, reason = "system calls without a wrapper")]
 mod sys;
 mod ticket;
@@ -87,9 +87,9 @@ pub use driver::{Driver, FileId};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{DirectAlign, FileType};
 pub use handle::{Buffer, File};
+pub use info::FileInfo;
 pub use op::Op;
 pub use owned::{Batch, Finished, Job};
-pub use info::FileInfo;
 pub use reason::Reason;
 pub use stats::{EngineStats, ReasonStats, Stats};
 pub use stream::{Ask, Caller};

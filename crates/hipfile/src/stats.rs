@@ -199,7 +199,10 @@ mod tests {
             }
         });
         let stats = counters.sum(&["a", "b"]);
-        assert_eq!(stats.read.iter().map(|e| (e.operations, e.bytes)).collect::<Vec<_>>(), [(4000, 12_000); 2]);
+        assert_eq!(
+            stats.read.iter().map(|e| (e.operations, e.bytes)).collect::<Vec<_>>(),
+            [(4000, 12_000); 2]
+        );
         let alignment = ReasonStats { reason: Reason::Alignment, operations: 8000, bytes: 16_000 };
         assert_eq!((stats.read_staged.as_slice(), stats.write_staged.len()), (&[alignment][..], 0));
         assert_eq!(stats.write, [EngineStats { engine: "b", operations: 0, bytes: 0, errors: 80 }]);

@@ -164,7 +164,13 @@ pub(crate) trait Streams: Send + Sync {
     ///
     /// # Safety
     /// The function may be called with `data` on any thread, once.
-    unsafe fn call(&self, gpu: u32, stream: StreamPtr, function: HostFn, data: *mut core::ffi::c_void) -> Result<()>;
+    unsafe fn call(
+        &self,
+        gpu: u32,
+        stream: StreamPtr,
+        function: HostFn,
+        data: *mut core::ffi::c_void,
+    ) -> Result<()>;
 
     /// Has the stream wait until the word of [`Streams::alloc_word`] is at least `value`.
     fn wait(&self, gpu: u32, stream: StreamPtr, word: usize, value: u64) -> Result<()>;
@@ -173,7 +179,8 @@ pub(crate) trait Streams: Send + Sync {
     ///
     /// # Safety
     /// The words must then name memory that a GPU may copy between, and stay until the copy is done.
-    unsafe fn copy(&self, gpu: u32, stream: StreamPtr, kernel: usize, late: usize, most: usize) -> Result<()>;
+    unsafe fn copy(&self, gpu: u32, stream: StreamPtr, kernel: usize, late: usize, most: usize)
+    -> Result<()>;
 }
 
 /// Why a runtime does not serve: it is not there, or it is there and unfit.

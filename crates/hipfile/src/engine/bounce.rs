@@ -73,8 +73,8 @@ impl Engine for Bounce {
         };
         // The kernel ignores offsets on appended files: each write must be one unbroken piece. The turn is taken
         // before a Block, so that nobody waits for it with a Block in hand.
-        let _turn =
-            (transfer.op == Op::Write && transfer.file.appends() && !transfer.held).then(|| transfer.file.append_turn());
+        let _turn = (transfer.op == Op::Write && transfer.file.appends() && !transfer.held)
+            .then(|| transfer.file.append_turn());
         match transfer.span.place() {
             Place::Device { device, .. } => self.staged(transfer, device, way),
             Place::Host => self.in_place(transfer, way),
