@@ -81,6 +81,6 @@ int main(void)
     hipFileHandleDeregister(fh);
     CHECK_CODE(hipFileExtHandleGetInfo(fh, &info), hipFileHandleNotRegistered);
     CHECK(hipFree(mem) == hipSuccess);
-    puts("OK");
+    puts("OK handle_info");
     return 0;
 }
