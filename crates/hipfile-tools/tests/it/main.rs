@@ -7,8 +7,8 @@
 )]
 
 mod attributes;
-mod check;
 mod bench;
+mod check;
 mod command_line;
 mod device;
 mod failures;
