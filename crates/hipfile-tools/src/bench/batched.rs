@@ -87,7 +87,8 @@ impl Batched {
                 self.submit(jobs)?;
             }
             if self.batch.is_empty() {
-                tally.busy = start.elapsed();
+                tally.elapsed = start.elapsed();
+                tally.busy = tally.elapsed;
                 return Ok(tally);
             }
             self.collect(&mut flights, |flight, request, buffer| {

@@ -30,7 +30,7 @@ pub(super) enum Baseline {
     Posix,
     /// pread or pwrite through the page cache and one memcpy, no GPU runtime
     Host,
-    /// pread or pwrite with O_DIRECT by one thread, no copy
+    /// pread or pwrite with O_DIRECT, no copy
     Pread,
     /// io_uring with O_DIRECT, 16 requests of --block in flight, nothing registered, no copy
     Uring16,
@@ -150,8 +150,7 @@ impl Lab<'_> {
             Baseline::Pread => self.subject.reopen_direct()?,
             _ => self.subject.reopen()?,
         });
-        let threads = if baseline == Baseline::Pread { 1 } else { job.threads };
-        let movers = (0..threads).map(|thread| -> Result<Box<dyn Mover>, Failure> {
+        let movers = (0..job.threads).map(|thread| -> Result<Box<dyn Mover>, Failure> {
             let fd = Arc::clone(&fd);
             Ok(match baseline {
                 Baseline::Serial => {

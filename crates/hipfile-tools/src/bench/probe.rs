@@ -2,6 +2,7 @@
 //! of an emulated GPU is the process's own too; what was allocated there does not count.
 
 use std::path::Path;
+use std::time::Duration;
 
 use hipfile::{Buffer, Config, Driver};
 use serde::Serialize;
@@ -12,15 +13,18 @@ use crate::failure::Failure;
 const THREADS: usize = 32;
 const PIECE: usize = 4 << 20;
 const PIECES: u64 = 8;
+/// How often the process is looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// What `--memory-probe` prints.
 #[derive(Debug, Serialize)]
 pub(super) struct Probe {
     /// What an open driver and a registered file cost.
     idle_growth_bytes: u64,
-    /// What many reading threads add, device memory aside: staging memory and whatever else is kept, the runtime's part
-    /// of it included.
+    /// What many reading threads add at most, device memory aside: staging memory, stacks, the runtime's part.
     load_growth_bytes: u64,
+    /// Staging memory in the end.
+    staging_bytes: u64,
     /// The bound of the staging pool.
     pool_bound_bytes: u64,
 }
@@ -45,6 +49,7 @@ pub(super) fn measure(path: &Path, gpu: u32, config: Config) -> Result<Probe, Fa
     drop(piece);
     let size = std::fs::metadata(path).map_err(|error| Failure::at(path, error))?.len();
     let last = (size / PIECE as u64).max(1);
+    let mut most = 0;
     std::thread::scope(|scope| {
         let threads: Vec<_> = buffers
             .iter_mut()
@@ -59,17 +64,22 @@ pub(super) fn measure(path: &Path, gpu: u32, config: Config) -> Result<Probe, Fa
                 })
             })
             .collect();
+        while !threads.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            most = resident("RssAnon")?.max(most);
+            std::thread::sleep(LOOK);
+        }
         threads.into_iter().try_for_each(|thread| match thread.join() {
             Ok(result) => result.map_err(|error| Failure::at(path, error)),
             Err(_) => Err(Failure::new("memory probe", "a thread panicked")),
         })
     })?;
-    let growth = resident("RssAnon")?.saturating_sub(idle_anonymous);
+    let growth = resident("RssAnon")?.max(most).saturating_sub(idle_anonymous);
     let emulated = driver.devices().map_err(gpu_memory)?.iter().any(|device| device.emulated);
     let device_memory = if emulated { (THREADS * PIECE) as u64 } else { 0 };
     Ok(Probe {
         idle_growth_bytes: idle.saturating_sub(before),
         load_growth_bytes: growth.saturating_sub(device_memory),
+        staging_bytes: driver.staging_bytes() as u64,
         pool_bound_bytes: driver.config().pool_len as u64,
     })
 }

@@ -65,7 +65,6 @@ pub(super) fn run(ready: &mut Ready, subject: &Subject, job: &Job, seed: u64) ->
     let disk = subject.disk.as_ref().ok();
     let traffic = disk.and_then(|disk| disk.traffic());
     let cpu = cpu_seconds();
-    let start = Instant::now();
     let mut tally = match ready {
         Ready::Calls { movers, .. } => calls(movers, subject, job, &tour, seed)?,
         Ready::Batch { batched, .. } => {
@@ -74,15 +73,14 @@ pub(super) fn run(ready: &mut Ready, subject: &Subject, job: &Job, seed: u64) ->
         }
         Ready::Ring { lanes, fd, len } => ring(lanes, fd, *len, job, &tour)?,
     };
+    let sync = Instant::now();
     if job.sync {
         let (Ready::Calls { fd, .. } | Ready::Batch { fd, .. } | Ready::Ring { fd, .. }) = ready;
         rustix::fs::fdatasync(fd).map_err(|error| Failure::os(&subject.path, error))?;
     }
-    let seconds = match job.verify {
-        // The clock stood still during the checks.
-        true => tally.busy.as_secs_f64(),
-        false => start.elapsed().as_secs_f64(),
-    };
+    // The clock stood still during the checks.
+    let moving = if job.verify { tally.busy } else { tally.elapsed };
+    let seconds = (moving + sync.elapsed()).as_secs_f64();
     let cpu_seconds = cpu_seconds() - cpu;
     let now = disk.and_then(|disk| disk.traffic());
     let disk_bytes = traffic.zip(now).map(|(before, now)| match job.mix.writes() {
@@ -113,6 +111,8 @@ pub(super) struct Tally {
     pub(super) bytes: u64,
     pub(super) operations: u64,
     pub(super) latency: Histogram,
+    /// From the first call of any thread to the end of the last.
+    pub(super) elapsed: Duration,
     /// Time in calls, of the thread that had most.
     pub(super) busy: Duration,
 }
@@ -124,14 +124,13 @@ fn calls(
     tour: &Tour,
     seed: u64,
 ) -> Result<Tally, Failure> {
-    // A baseline may have fewer threads than the job: then these do all of it.
-    let job = &Job { threads: movers.len(), ..job.clone() };
     let verifier = || job.verify.then(|| Verifier::new(subject, job, seed)).transpose();
     if let [mover] = movers {
-        return Caller { job, mover: mover.as_mut(), verifier: verifier()? }.run(tour.walk(job, 0));
+        let caller = Caller { job, mover: mover.as_mut(), verifier: verifier()? };
+        return caller.run(tour.walk(job, 0)).map(|(tally, ..)| tally);
     }
     let begin = Barrier::new(movers.len());
-    let tallies: Vec<Result<Tally, Failure>> = std::thread::scope(|scope| {
+    let tallies: Vec<Result<(Tally, Instant, Instant), Failure>> = std::thread::scope(|scope| {
         let threads: Vec<_> = movers
             .iter_mut()
             .enumerate()
@@ -151,13 +150,16 @@ fn calls(
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
     });
     let mut total = Tally::default();
+    let mut times: Option<(Instant, Instant)> = None;
     for tally in tallies {
-        let tally = tally?;
+        let (tally, start, end) = tally?;
+        times = Some(times.map_or((start, end), |(first, last)| (first.min(start), last.max(end))));
         total.bytes += tally.bytes;
         total.operations += tally.operations;
         total.latency.merge(&tally.latency);
         total.busy = total.busy.max(tally.busy);
     }
+    total.elapsed = times.map_or(Duration::ZERO, |(first, last)| last - first);
     Ok(total)
 }
 
@@ -181,7 +183,8 @@ struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    fn run(mut self, walk: Walk<'_>) -> Result<Tally, Failure> {
+    /// What was done, and when it began and ended.
+    fn run(mut self, walk: Walk<'_>) -> Result<(Tally, Instant, Instant), Failure> {
         let mut tally = Tally::default();
         let every = if self.job.block < SHORT && !self.job.verify { SAMPLED } else { 1 };
         let start = Instant::now();
@@ -209,7 +212,9 @@ impl Caller<'_> {
             tally.bytes += request.len as u64;
             tally.operations += 1;
         }
-        Ok(tally)
+        let end = Instant::now();
+        tally.elapsed = end - start;
+        Ok((tally, start, end))
     }
 
     /// Moves all of a request: a short count is no end until the next call says so.
@@ -251,6 +256,8 @@ fn ring(lanes: &mut Lanes, fd: &OwnedFd, len: usize, job: &Job, tour: &Tour) -> 
         tally.latency.add(done.took);
     });
     ran.map_err(|error| Failure::new("io_uring", error))?;
+    tally.elapsed = start.elapsed();
+    tally.busy = tally.elapsed;
     Ok(tally)
 }
 

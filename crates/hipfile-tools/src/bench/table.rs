@@ -87,7 +87,7 @@ impl Table {
         let subject = Subject::make(&self.path, size, false)?;
         let mut base = driver.config().clone();
         // The staged path is what this table is about; a direct engine would be faster than its yardsticks.
-        base.engines = Some(vec!["uring".to_owned(), "bounce".to_owned()]);
+        base.engines = Some(rows::STAGED.split(',').map(str::to_owned).collect());
         let lab = Lab { subject: &subject, gpu: self.gpu, driver };
         let bench = Bench { lab, subject: &subject, base, table: self };
         let machine = Machine::here();

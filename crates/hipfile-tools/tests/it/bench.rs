@@ -199,15 +199,17 @@ fn the_table_has_a_line_for_each_requirement() {
     let table = report(&lab, &["--table", "--scale", "0.001", "--repeat", "1"]);
     let rows = table["rows"].as_array().unwrap();
     for (name, lines) in [
-        ("warm-small", 4),
+        ("warm-small", 5),
         ("cold-sequential", 3),
         ("warm-sequential", 1),
         ("warm-timed-link", 1),
         ("cold-unaligned", 1),
         ("cold-calls", 4),
         ("adaptive", 3),
-        ("random-direct", 2),
-        ("cache-growth", 2),
+        ("random-direct", 3),
+        ("many-threads", 2),
+        ("first-use", 1),
+        ("cache-growth", 3),
         ("memory", 2),
         ("write", 4),
     ] {

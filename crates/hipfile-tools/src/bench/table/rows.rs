@@ -30,11 +30,15 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "cold-calls", run: cold_calls },
     Row { name: "adaptive", run: adaptive },
     Row { name: "random-direct", run: random_direct },
+    Row { name: "many-threads", run: many_threads },
+    Row { name: "first-use", run: first_use },
     Row { name: "cache-growth", run: cache_growth },
     Row { name: "memory", run: memory },
     Row { name: "write", run: write },
 ];
 
+/// The engines of the table, as `--engine` takes them.
+pub(super) const STAGED: &str = "uring,bounce";
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 /// A large call: what a loader asks for at once.
@@ -84,12 +88,14 @@ fn warm_small(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
                 ("hipfile", bench.ours(), &job),
                 ("serial", baseline(Baseline::Serial), &job),
                 ("pread+memcpy", baseline(Baseline::Host), &job),
+                ("pread+copy", baseline(Baseline::Posix), &job),
             ],
             9,
         )?;
-        let [ours, serial, host] = &entries[..] else { return Ok(findings) };
+        let [ours, serial, host, posix] = &entries[..] else { return Ok(findings) };
         findings.push(faster(format!("{name} read, warm"), ours, serial, need));
         if block == 4 * KIB {
+            findings.push(faster(format!("{name} read, warm"), ours, posix, 0.8));
             let pairs = ours.samples.iter().zip(&host.samples);
             findings.push(Finding {
                 case: format!("{name} read, warm, above pread + memcpy"),
@@ -157,7 +163,7 @@ fn warm_timed_link(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
     let rounds = bench.table.repeat.unwrap_or(9);
     let mut child = own_command()?;
     child
-        .args(["bench", "--json", "--warm", "--engine", "uring,bounce", "--baseline", "serial"])
+        .args(["bench", "--json", "--warm", "--engine", STAGED, "--baseline", "serial"])
         .args(["--size", &span.to_string(), "--block", &bench.block(LARGE, span).to_string()])
         .args(["--repeat", &rounds.to_string(), "--gpu", &bench.table.gpu.to_string()])
         .arg(bench.path())
@@ -231,22 +237,76 @@ fn adaptive(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
 }
 
 fn random_direct(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
-    const THREADS: usize = 16;
     let span = bench.bytes(4 << 30);
     let limit = Some(bench.time(Duration::from_secs(2)));
-    let one = Job { mix: Mix::Randread, limit, ..Job::read(span, 4 * KIB) };
-    let many = Job { threads: THREADS, ..one.clone() };
+    let by = |threads| Job { mix: Mix::Randread, limit, threads, ..Job::read(span, 4 * KIB) };
+    let (one, some, many) = (by(1), by(16), by(32));
     let entries = bench.compare(
         &[
-            ("hipfile", bench.library(PageCache::Direct), &many),
+            ("hipfile", bench.library(PageCache::Direct), &some),
             ("uring16", baseline(Baseline::Uring16), &one),
             ("pread", baseline(Baseline::Pread), &one),
+            ("hipfile", bench.library(PageCache::Direct), &many),
+            ("pread by 32", baseline(Baseline::Pread), &many),
         ],
         5,
     )?;
-    let [ours, ring, pread] = &entries[..] else { return Ok(Vec::new()) };
-    let case = format!("random 4 KiB O_DIRECT cold reads, {THREADS} threads");
-    Ok(vec![faster(&case, ours, ring, 0.9), faster(&case, ours, pread, 3.0)])
+    let [some, ring, pread, many, threads] = &entries[..] else { return Ok(Vec::new()) };
+    let case = |entry: &Entry| format!("random 4 KiB O_DIRECT cold reads, {} threads", entry.job.threads);
+    Ok(vec![
+        faster(case(some), some, ring, 0.9),
+        faster(case(some), some, pread, 3.0),
+        faster(case(many), many, threads, 0.8),
+    ])
+}
+
+fn many_threads(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
+    const MOST: usize = 64;
+    let mut findings = Vec::new();
+    for state in [Cache::Cold, Cache::Warm] {
+        let span = bench.bytes(1 << 30);
+        let block = bench.block(4 * MIB, span / MOST as u64);
+        let by = |threads| Job { cache: state, threads, ..Job::read(span, block) };
+        let jobs: Vec<Job> = [MOST, 1, 2, 4, 8, 16, 32].map(by).into();
+        let contenders: Vec<_> = jobs.iter().map(|job| ("hipfile", bench.ours(), job)).collect();
+        let entries = bench.compare(&contenders, 5)?;
+        let Some((most, fewer)) = entries.split_first() else { return Ok(findings) };
+        let speed = |entry: &Entry| entry.spread(Sample::gb_per_s).median();
+        let Some(best) = fewer.iter().max_by(|a, b| speed(a).total_cmp(&speed(b))) else { continue };
+        let mut finding =
+            faster(format!("{MOST} threads, calls of 4 MiB, {}", state.word()), most, best, 0.9);
+        finding.baseline = format!("{} threads {} GB/s", best.job.threads, short(speed(best)));
+        findings.push(finding);
+    }
+    Ok(findings)
+}
+
+/// How a process that has just begun compares with itself a moment later.
+fn first_use(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
+    const THREADS: usize = 72;
+    let block = bench.block(MIB, bench.bytes(4 << 30) / THREADS as u64);
+    let job = Job { cache: Cache::Warm, threads: THREADS, ..Job::read((THREADS * block) as u64, block) };
+    let mut pairs = Vec::new();
+    let (mut first_time, mut later_time) = (Vec::new(), Vec::new());
+    for _ in 0..bench.table.repeat.unwrap_or(9) {
+        // A driver of its own, whose staging memory nobody has used.
+        let mut fresh = Entry::new("hipfile", &bench.ours(), &job, &bench.lab)?;
+        let first = run_once(&mut fresh, bench.subject, &job)?;
+        let steady = (0..5).map(|_| run_once(&mut fresh, bench.subject, &job).map(|sample| sample.seconds));
+        let steady: Spread = steady.collect::<Result<Vec<_>, _>>()?.into_iter().collect();
+        pairs.push(first.seconds / steady.median());
+        first_time.push(first.seconds * 1e3);
+        later_time.push(steady.median() * 1e3);
+    }
+    let ms = |times: Vec<f64>| format!("{} ms", short(times.into_iter().collect::<Spread>().median()));
+    Ok(vec![Finding {
+        case: format!("first read of 1 MiB by {THREADS} threads at once, warm file"),
+        ours: ms(first_time),
+        baseline: format!("later ones {}", ms(later_time)),
+        measure: pairs.into_iter().collect(),
+        unit: "times as long",
+        required: Required::AtMost(2.0),
+    }])
 }
 
 fn cache_growth(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
@@ -254,10 +314,14 @@ fn cache_growth(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
     const IN_ALL: u64 = 10 << 30;
     let span = bench.bytes(4 << 30);
     let mut findings = Vec::new();
-    for block in [MIB, 16 * MIB] {
+    for (policy, word, block) in [
+        (PageCache::Auto, "auto", MIB),
+        (PageCache::Auto, "auto", 16 * MIB),
+        (PageCache::NoCache, "no-cache", 64 * KIB),
+    ] {
         let cold = Job::read(span, block);
         let go_on = Job { cache: Cache::AsIs, ..cold.clone() };
-        let mut ours = Entry::new("hipfile", &bench.ours(), &cold, &bench.lab)?;
+        let mut ours = Entry::new("hipfile", &bench.library(policy), &cold, &bench.lab)?;
         let mut left = bench.bytes(IN_ALL);
         let (mut read, mut seconds) = (0, 0.0);
         while left > 0 {
@@ -271,7 +335,7 @@ fn cache_growth(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
             .map_err(|error| Failure::new("cachestat", error).and("the growth cannot be known"))?;
         let (read, block) = (crate::units::show_size(read), crate::units::show_size(block as u64));
         findings.push(Finding {
-            case: format!("page cache after {read} of cold reads in calls of {block}, auto"),
+            case: format!("page cache after {read} of cold reads in calls of {block}, {word}"),
             ours: format!("{} GB/s", short(bench.bytes(IN_ALL) as f64 / 1e9 / seconds)),
             baseline: "empty".to_owned(),
             measure: std::iter::once(cached as f64 / MIB as f64).collect(),
@@ -285,7 +349,9 @@ fn cache_growth(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
 /// Memory is a property of a whole process: one of its own measures this row.
 fn memory(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
     let mut child = own_command()?;
-    child.args(["bench", "--memory-probe", "--gpu", &bench.table.gpu.to_string()]).arg(bench.path());
+    child
+        .args(["bench", "--memory-probe", "--engine", STAGED, "--gpu", &bench.table.gpu.to_string()])
+        .arg(bench.path());
     if bench.base.device == DeviceChoice::Emulated {
         child.env("HIPFILE_DEVICE", "emulated");
     }
