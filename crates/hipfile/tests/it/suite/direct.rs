@@ -57,8 +57,8 @@ fn fail_reads(when: When, status: i32) {
 #[test]
 fn behaviour_07_only_ragged_ends_leave_the_direct_path() {
     const MIB: usize = 1 << 20;
-    let Some(mut bench) = bench(16 * MIB + 1, Fallback::Allow) else { return };
-    assert_eq!(bench.read(0, 16 * MIB + 1, 0), (16 << 20, 1));
+    let Some(mut bench) = bench(64 * MIB + 1, Fallback::Allow) else { return };
+    assert_eq!(bench.read(0, 64 * MIB + 1, 0), (64 << 20, 1));
     // Offset 1 into memory at 1: congruent, so the body is direct.
     assert_eq!(bench.read(1, 8 * MIB, 1), (8 * MIB as u64 - 4096, 4096));
     // Offset 1 into memory at 0: not congruent, so all of it is staged.
@@ -189,4 +189,52 @@ fn behaviour_18_neighbours_in_a_block_survive_unaligned_writes() {
         assert!(std::fs::read(bench.storage.path("f")).unwrap() == expected);
         std::fs::write(bench.storage.path("f"), &before).unwrap();
     }
+}
+
+#[test]
+fn behaviour_29_the_callers_o_direct_flag_does_not_decide_the_path() {
+    use std::os::unix::fs::OpenOptionsExt;
+    let Some(bench) = bench(65536, Fallback::Allow) else { return };
+    for flags in [0, libc::O_DIRECT] {
+        let open =
+            std::fs::File::options().read(true).custom_flags(flags).open(bench.storage.path("f")).unwrap();
+        let file = File::register(&bench.driver, open).unwrap();
+        let info = file.info().unwrap();
+        assert_eq!((info.engine, info.reason), ("p2p", None));
+        let mut buffer = Buffer::alloc(&bench.driver, 0, 65536).unwrap();
+        assert_eq!(file.read_at(&mut buffer, 0..65536, 0).unwrap(), 65536);
+        assert_eq!(file.read_at(&mut buffer, 0..100, 7).unwrap(), 100);
+        let moved: Vec<_> = file.info().unwrap().stats.read.iter().map(|e| (e.engine, e.bytes)).collect();
+        assert_eq!(moved, [("p2p", 65536), ("bounce", 100)]);
+    }
+}
+
+#[test]
+fn behaviour_92_every_handle_says_why_it_is_staged() {
+    let Some(tmpfs) = Storage::tmpfs() else { return };
+    std::fs::write(tmpfs.path("f"), vec![1; 65536]).unwrap();
+    let open = || std::fs::File::open(tmpfs.path("f")).unwrap();
+    let driver = driver_with(&["p2p", "bounce"], |_| {});
+    let info = File::register(&driver, open()).unwrap().info().unwrap();
+    assert_eq!((info.engine, info.reason), ("bounce", Some(Reason::FileSystem)));
+    let driver = driver_with(&["bounce"], |_| {});
+    let info = File::register(&driver, open()).unwrap().info().unwrap();
+    assert_eq!((info.engine, info.reason), ("bounce", Some(Reason::Configuration)));
+}
+
+#[test]
+fn behaviour_125_the_reasons_sum_up_to_what_was_staged() {
+    let Some(mut bench) = bench(100_000, Fallback::Allow) else { return };
+    for (at, len, offset) in
+        [(0, 65536, 0), (1, 5000, 0), (0, 100_000, 0), (0, 4096, 98_304), (3, 9000, 70_000)]
+    {
+        bench.read(at, len, offset);
+    }
+    fail_reads(When::Every, libc::ENODEV);
+    bench.read(0, 65536, 0);
+    let stats = bench.file.info().unwrap().stats;
+    assert!(stats.read_staged.len() >= 3, "{stats:?}");
+    let by_reason: u64 = stats.read_staged.iter().map(|r| r.bytes).sum();
+    let staged: u64 = stats.read.iter().filter(|e| e.engine != "p2p").map(|e| e.bytes).sum();
+    assert_eq!(by_reason, staged);
 }

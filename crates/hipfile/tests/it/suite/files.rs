@@ -318,3 +318,20 @@ fn registration_needs_no_runtime_and_no_device() {
     assert_eq!(driver.devices().unwrap_err().kind(), ErrorKind::PlatformNotSupported);
     assert_eq!(Buffer::alloc(&driver, 0, 10).unwrap_err().kind(), ErrorKind::PlatformNotSupported);
 }
+
+#[test]
+fn behaviour_26_registration_never_fails_for_a_file_systems_sake() {
+    let driver = driver();
+    let mut folders = vec![Storage::here()];
+    folders.extend(Storage::tmpfs());
+    folders.extend(Storage::xfs());
+    folders.extend(Storage::ext4(&["data=journal"]));
+    for storage in folders {
+        std::fs::write(storage.path("f"), b"registered").unwrap();
+        let file = std::fs::File::open(storage.path("f")).unwrap();
+        assert_eq!(read_through(&driver, file, 100), b"registered", "{}", storage.name);
+    }
+    // A file of /proc has no block device, no O_DIRECT and no size.
+    let status = std::fs::File::open("/proc/self/status").unwrap();
+    assert!(read_through(&driver, status, 5).starts_with(b"Name:"));
+}

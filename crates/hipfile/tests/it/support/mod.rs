@@ -81,7 +81,7 @@ impl Storage {
     /// A fresh ext4 in a loop-mounted file.
     pub(crate) fn ext4(options: &[&str]) -> Option<Storage> {
         let options = ["loop"].iter().chain(options).copied().collect::<Vec<_>>().join(",");
-        Storage::image("ext4", &["mkfs.ext4", "-q", "-F"], 64 << 20, &options)
+        Storage::image("ext4", &["mkfs.ext4", "-q", "-F"], 256 << 20, &options)
     }
 
     /// A fresh xfs in a loop-mounted file.
