@@ -312,7 +312,8 @@ impl FileRecord {
         if fd.as_raw_fd() <= libc::STDERR_FILENO {
             // The process runs without standard streams: a data file must not take their place.
             let above = rustix::io::fcntl_dupfd_cloexec(&fd, libc::STDERR_FILENO + 1);
-            park::close(std::mem::replace(&mut fd, above.map_err(|_| Refusal::System)?), NO_KEY);
+            park::close(fd, NO_KEY);
+            fd = above.map_err(|_| Refusal::System)?;
         }
         if !self.names_this_file(&fd) {
             park::close(fd, NO_KEY);
