@@ -455,6 +455,8 @@ HIPFILE_API void hipFileHandleDeregister(hipFileHandle_t fh);
  * before it is deregistered. A range of length 0 can be registered, but no I/O on it succeeds.
  *
  * Opens a closed driver, also if the registration then fails. Loads the GPU runtime if none is loaded yet.
+ * The first registration pins staging memory, for which the GPU runtime waits for work that is queued already: do not
+ * make it while something that this thread must release holds a stream.
  *
  * @param buffer_base  start of the range, a device pointer
  * @param length       bytes
@@ -694,8 +696,6 @@ HIPFILE_API void hipFileBatchIODestroy(hipFileBatchHandle_t batch_idp);
  * the rest is read when the stream reaches the operation, and the variables must live, and may be changed, until
  * then. The size may shrink, not grow. bytes_read_p must stay valid until the stream has passed the operation.
  *
- * @note Not available in this version: returns hipFileInternalError and queues nothing.
- *
  * @param fh               the file
  * @param buffer_base      device pointer, registered or not
  * @param size_p           bytes to read
@@ -703,7 +703,12 @@ HIPFILE_API void hipFileBatchIODestroy(hipFileBatchHandle_t batch_idp);
  * @param buffer_offset_p  where in the buffer, >= 0
  * @param[out] bytes_read_p  receives what hipFileRead would have returned
  * @param stream           the stream; NULL is the default stream
- * @return hipFileInternalError. Opens nothing in this version.
+ * @return hipFileSuccess: the outcome arrives in the last output, written when the stream has passed the operation.
+ *         Otherwise nothing is queued: hipFileInvalidValue for a NULL address, a range outside the buffer, negative
+ *         offsets, memory of another GPU than the stream's, or while the driver is closed (which opens it);
+ *         hipFileHandleNotRegistered; hipFileInternalError for memory of the wrong kind; hipFileHipDriverError with the
+ *         runtime's code, hipErrorOutOfMemory when no staging memory is left for streams; hipFileAsyncNotSupported on a
+ *         stream that is capturing, or where the runtime cannot hold a stream.
  */
 HIPFILE_API hipFileError_t hipFileReadAsync(hipFileHandle_t fh, void *buffer_base, size_t *size_p,
                                             hoff_t *file_offset_p, hoff_t *buffer_offset_p, ssize_t *bytes_read_p,
@@ -712,8 +717,6 @@ HIPFILE_API hipFileError_t hipFileReadAsync(hipFileHandle_t fh, void *buffer_bas
 /**
  * Writes device memory to a file in stream order. Everything said of hipFileReadAsync holds.
  *
- * @note Not available in this version: returns hipFileInternalError and queues nothing.
- *
  * @param fh               the file, open for writing
  * @param buffer_base      device pointer, registered or not; the memory is only read
  * @param size_p           bytes to write
@@ -721,7 +724,12 @@ HIPFILE_API hipFileError_t hipFileReadAsync(hipFileHandle_t fh, void *buffer_bas
  * @param buffer_offset_p  where in the buffer, >= 0
  * @param[out] bytes_written_p  receives what hipFileWrite would have returned
  * @param stream           the stream; NULL is the default stream
- * @return hipFileInternalError. Opens nothing in this version.
+ * @return hipFileSuccess: the outcome arrives in the last output, written when the stream has passed the operation.
+ *         Otherwise nothing is queued: hipFileInvalidValue for a NULL address, a range outside the buffer, negative
+ *         offsets, memory of another GPU than the stream's, or while the driver is closed (which opens it);
+ *         hipFileHandleNotRegistered; hipFileInternalError for memory of the wrong kind; hipFileHipDriverError with the
+ *         runtime's code, hipErrorOutOfMemory when no staging memory is left for streams; hipFileAsyncNotSupported on a
+ *         stream that is capturing, or where the runtime cannot hold a stream.
  */
 HIPFILE_API hipFileError_t hipFileWriteAsync(hipFileHandle_t fh, void *buffer_base, size_t *size_p,
                                              hoff_t *file_offset_p, hoff_t *buffer_offset_p,
@@ -730,21 +738,20 @@ HIPFILE_API hipFileError_t hipFileWriteAsync(hipFileHandle_t fh, void *buffer_ba
 /**
  * Says how operations on a stream behave. Optional: on an unregistered stream nothing is fixed. Needs no open driver.
  *
- * @note Not available in this version: returns hipFileInternalError and registers nothing.
+ * The first registration prepares the GPU and may wait for work that a stream is held by: register before.
  *
  * @param stream  the stream; NULL is the default stream
  * @param flags   HIPFILE_STREAM_* bits
- * @return hipFileInternalError.
+ * @return hipFileSuccess; hipFileInvalidValue for unknown bits or a stream that is registered already;
+ *         hipFileHipDriverError with the runtime's code for a stream that it does not know.
  */
 HIPFILE_API hipFileError_t hipFileStreamRegister(hipStream_t stream, unsigned int flags);
 
 /**
  * Ends a registration. Does not wait: operations on the stream go on as they were submitted.
  *
- * @note Not available in this version: returns hipFileInternalError.
- *
  * @param stream  the stream
- * @return hipFileInternalError.
+ * @return hipFileSuccess; hipFileInvalidValue for a stream that is not registered.
  */
 HIPFILE_API hipFileError_t hipFileStreamDeregister(hipStream_t stream);
 

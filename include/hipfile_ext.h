@@ -146,6 +146,7 @@ HIPFILE_API hipFileError_t hipFileExtPoolGetInfo(hipFileExtPoolInfo_t *info);
 
 /**
  * Gives staging memory that is not in use back to the system now. The library does so by itself after some idle time.
+ * Unpinning waits for work that is queued on the GPU already.
  *
  * @return hipFileSuccess, also when there was nothing to give back.
  */

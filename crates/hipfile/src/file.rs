@@ -26,8 +26,6 @@ pub enum FileType {
     Regular,
     /// A block device.
     Block,
-    /// A character device.
-    Character,
 }
 
 /// Alignments of direct I/O on one file, in bytes; powers of two.
@@ -104,10 +102,10 @@ impl FileRecord {
         let file_type = match u32::from(facts.mode) & libc::S_IFMT {
             libc::S_IFREG => FileType::Regular,
             libc::S_IFBLK => FileType::Block,
-            libc::S_IFCHR => FileType::Character,
             other => {
                 let what = match other {
                     libc::S_IFDIR => "a directory",
+                    libc::S_IFCHR => "a character device",
                     libc::S_IFIFO => "a pipe",
                     libc::S_IFSOCK => "a socket",
                     _ => "an unknown kind of object",
@@ -208,9 +206,7 @@ impl FileRecord {
 
     /// The private O_DIRECT descriptor, opened at first use; `None` when the file system refuses one.
     pub(crate) fn direct(&self) -> Option<BorrowedFd<'_>> {
-        if self.direct_align().is_none() || self.file_type == FileType::Character {
-            return None;
-        }
+        self.direct_align()?;
         self.direct.get_or_init(|| self.open_direct()).as_ref().map(borrow)
     }
 
@@ -258,7 +254,6 @@ impl FileRecord {
             FileType::Regular => Some(sys::statx(fd.as_raw_fd()).ok()?.size),
             // The position of our own description means nothing to anyone.
             FileType::Block => rustix::fs::seek(fd, rustix::fs::SeekFrom::End(0)).ok(),
-            FileType::Character => None,
         }
     }
 
@@ -267,13 +262,10 @@ impl FileRecord {
             return Ok(Descriptor::Private(fd));
         }
         let wants_direct = self.flags.contains(OFlags::DIRECT);
-        // Opening a character device again can mean another device (terminals, streams); those are duplicated.
-        if self.file_type != FileType::Character {
-            match self.reopen(self.flags & !OFlags::DIRECT) {
-                Ok(fd) => return Ok(Descriptor::Private(fd)),
-                Err(Refusal::Stale) => return Err(self.stale(op)),
-                Err(Refusal::System) => {}
-            }
+        match self.reopen(self.flags & !OFlags::DIRECT) {
+            Ok(fd) => return Ok(Descriptor::Private(fd)),
+            Err(Refusal::Stale) => return Err(self.stale(op)),
+            Err(Refusal::System) => {}
         }
         // SAFETY: fcntl only duplicates; a number closed meanwhile gives EBADF.
         let callers = unsafe { BorrowedFd::borrow_raw(self.fd) };

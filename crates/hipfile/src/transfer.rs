@@ -75,7 +75,8 @@ pub(crate) fn check<'a>(
 ) -> Result<Transfer<'a>> {
     let (Ok(file_offset), Ok(buffer_offset)) = (u64::try_from(file_offset), usize::try_from(buffer_offset))
     else {
-        return Err(Error::os(op.name(), libc::EINVAL));
+        let why = format!("file offset {file_offset} and buffer offset {buffer_offset} must not be negative");
+        return Err(Error::os_because(op.name(), libc::EINVAL, why));
     };
     let len = len.min(MAX_TRANSFER);
     let range_error = |why: String| Error::message(ErrorKind::InvalidValue, op.name(), why);

@@ -253,13 +253,14 @@ unsafe fn fill<T: Copy>(to: *mut T, full: T) -> Result<(), Failure> {
     let size = to.cast::<usize>();
     // SAFETY: not NULL, so the first member may be read.
     let room = unsafe { size.read() };
-    if room <= size_of::<usize>() {
+    // Whole fields only: every field begins and ends at a multiple of eight, or shares eight bytes with another.
+    if room < 2 * size_of::<usize>() {
         return Err(Failure::new(
             hipFileInvalidValue,
             format!("info->size is {room}, too small for any field"),
         ));
     }
-    let n = room.min(size_of::<T>());
+    let n = room.min(size_of::<T>()) & !(size_of::<usize>() - 1);
     let from = (&raw const full).cast::<u8>();
     // SAFETY: `n` bytes lie within both structures, which do not overlap: one is a local variable.
     unsafe { from.copy_to_nonoverlapping(to.cast::<u8>(), n) };

@@ -52,7 +52,7 @@ pub(super) fn open(config: &Config) -> Result<Arc<dyn Device>, Absence> {
             if config.device != DeviceChoice::Emulated {
                 return Err(Absence::NotThere(error.to_string()));
             }
-            built_in().ok_or_else(|| Absence::NotThere("the emulated GPU is not built in".to_owned()))?
+            built_in().ok_or_else(|| Absence::NotThere(NO_EMULATION.to_owned()))?
         }
         Err(error) => {
             return Err(Absence::Unfit(Error::message(
@@ -85,6 +85,12 @@ pub(super) fn open(config: &Config) -> Result<Arc<dyn Device>, Absence> {
     }
     Ok(Arc::new(device))
 }
+
+#[cfg(feature = "emulation")]
+const NO_EMULATION: &str =
+    "the emulated GPU did not start; a HIP_EMU_* variable it cannot understand is the usual cause";
+#[cfg(not(feature = "emulation"))]
+const NO_EMULATION: &str = "the emulated GPU is not built in";
 
 #[cfg(feature = "emulation")]
 fn built_in() -> Option<(HipApi, i32, bool, Option<Library>)> {

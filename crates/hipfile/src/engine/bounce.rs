@@ -13,7 +13,7 @@ use crate::block::{Block, BlockPool};
 use crate::buffer::{Place, Span};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::file::{FileRecord, FileType};
+use crate::file::FileRecord;
 use crate::op::Op;
 use crate::pool::Helpers;
 use crate::reason::Reason;
@@ -170,7 +170,7 @@ impl Bounce {
     /// How many threads should help: reads of large ranges, and writes that neither grow the file nor go through the
     /// page cache, where the file system takes one at a time.
     fn helpers_for(&self, transfer: &Transfer<'_>, way: Way<'_>, chunks: usize) -> usize {
-        if transfer.len() < self.parallel_min || chunks < 2 || way.file.file_type() == FileType::Character {
+        if transfer.len() < self.parallel_min || chunks < 2 {
             return 0;
         }
         let end = transfer.file_offset + transfer.len() as u64;

@@ -5,7 +5,6 @@ use super::{DIRECT_RANK, Engine, Fit, Outcome, Parts};
 use crate::buffer::Place;
 use crate::config::Fallback;
 use crate::error::Result;
-use crate::file::FileType;
 use crate::op::Op;
 use crate::reason::Reason;
 use crate::transfer::Transfer;
@@ -40,9 +39,6 @@ impl Engine for P2p {
         let file = transfer.file;
         if device.p2p().is_none() {
             return Err(Reason::NoSymbols);
-        }
-        if file.file_type() == FileType::Character {
-            return Err(Reason::FileType);
         }
         if file.appends() && transfer.op == Op::Write {
             return Err(Reason::Append);

@@ -10,7 +10,6 @@ use super::{ENTRIES, RING, Uring, submit};
 use crate::block::Block;
 use crate::buffer::{Place, Span};
 use crate::engine::Queue;
-use crate::file::FileType;
 use crate::op::Op;
 use crate::queued::{Queued, Source};
 use crate::transfer::{Cache, Transfer};
@@ -31,7 +30,6 @@ impl Queue for Uring {
             && transfer.len() > 0
             && matches!(transfer.span.place(), Place::Device { .. })
             && !self.refused.load(std::sync::atomic::Ordering::Relaxed)
-            && transfer.file.file_type() != FileType::Character
             && Ask::of(transfer).is_some_and(|ask| ask.len <= self.blocks.block_len())
     }
 

@@ -133,7 +133,8 @@ fn only_files_with_offsets_register() {
     let (reader, writer) = std::io::pipe().unwrap();
     let (left, _right) = std::os::unix::net::UnixStream::pair().unwrap();
     let folder = std::fs::File::open(storage.folder()).unwrap();
-    for fd in [reader.as_fd(), writer.as_fd(), left.as_fd(), folder.as_fd()] {
+    let zero = std::fs::File::open("/dev/zero").unwrap();
+    for fd in [reader.as_fd(), writer.as_fd(), left.as_fd(), folder.as_fd(), zero.as_fd()] {
         let error = driver.register_file(fd.as_raw_fd()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidFileType, "{error}");
     }
