@@ -31,6 +31,7 @@ const STEPS: &[Step] = &[
     Step { name: "clippy", what: "lints, none allowed", fast: true, run: clippy },
     Step { name: "build", what: "everything, unoptimized", fast: false, run: build },
     Step { name: "dist-debug", what: "the staged tree that tests use", fast: true, run: dist_debug },
+    Step { name: "micro", what: "the micro-benchmarks, for a moment each", fast: false, run: micro },
     Step { name: "doctest", what: "examples in the documentation", fast: false, run: doctest },
     Step { name: "doc", what: "the documentation builds without a warning", fast: false, run: doc },
     Step { name: "deny", what: "licences, sources and duplicates of dependencies", fast: false, run: deny },
@@ -111,7 +112,14 @@ fn fmt() -> Result<(), String> {
 }
 
 fn clippy() -> Result<(), String> {
-    cargo().words("clippy --locked --workspace --all-targets -- -D warnings").run()
+    cargo()
+        .words("clippy --locked --workspace --all-targets --features hipfile/bench-hooks -- -D warnings")
+        .run()
+}
+
+/// Without `--bench` they only show that they run.
+fn micro() -> Result<(), String> {
+    cargo().words("test --locked -p hipfile --features bench-hooks --bench micro").run()
 }
 
 fn build() -> Result<(), String> {

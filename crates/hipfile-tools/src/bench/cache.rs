@@ -72,7 +72,8 @@ fn check(subject: &Subject, job: &Job) -> Found {
         Cache::AsIs => true,
         Cache::Cold => bytes == 0,
         Cache::Half => (all * 2 / 5..=all * 3 / 5).contains(&bytes),
-        Cache::Warm => bytes >= all,
+        // Systems that give idle memory back take a page here and there at any time.
+        Cache::Warm => bytes >= all - all / 100,
     };
     let problem = (!good)
         .then(|| format!("{bytes} of {all} bytes were in the page cache, which is not {}", job.cache.word()));

@@ -210,7 +210,7 @@ fn the_table_has_a_line_for_each_requirement() {
         ("many-threads", 2),
         ("first-use", 1),
         ("cache-growth", 3),
-        ("memory", 2),
+        ("memory", 3),
         ("write", 4),
     ] {
         let lines_of_row: Vec<_> = rows.iter().filter(|row| row["row"] == name).collect();

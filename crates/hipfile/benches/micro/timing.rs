@@ -41,13 +41,17 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Measures the cases in turn, sample by sample, and prints for each the time of one step: median, least and most.
+/// Measures the cases in turn, sample by sample, and prints for each what one step costs: median, least and most. With more
+/// threads than processors that is the time in which a processor gets one step done, waiting included.
 pub(crate) fn measure(plan: &Plan, cases: &mut [Case<'_>]) {
-    let counts: Vec<usize> = cases.iter_mut().map(|case| calibrate(plan, case)).collect();
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let counts: Vec<usize> = cases.iter_mut().map(|case| calibrate(plan, case, cpus)).collect();
     let mut samples = vec![Vec::new(); cases.len()];
     for _ in 0..plan.samples {
         for ((case, count), samples) in cases.iter_mut().zip(&counts).zip(&mut samples) {
-            samples.push(sample(case, *count).as_nanos() as f64 / *count as f64);
+            let took = sample(case, *count).as_nanos() as f64 / *count as f64;
+            let threads = case.steps.len();
+            samples.push(took * threads.min(cpus) as f64 / threads as f64);
         }
     }
     for (case, samples) in cases.iter().zip(&mut samples) {
@@ -57,23 +61,27 @@ pub(crate) fn measure(plan: &Plan, cases: &mut [Case<'_>]) {
     }
 }
 
-/// How many steps of each thread take about the time of a sample.
-fn calibrate(plan: &Plan, case: &mut Case<'_>) -> usize {
+/// How many steps of each thread take about the time of a sample, by how long the first one's take alone.
+fn calibrate(plan: &Plan, case: &mut Case<'_>, cpus: usize) -> usize {
+    let in_turn = case.steps.len().div_ceil(cpus) as f64;
+    let Some(step) = case.steps.first_mut() else { return 1 };
     let mut count = 16;
     loop {
-        let took = sample(case, count);
+        let (start, end) = run(step, count);
+        let took = end - start;
         if took >= plan.time / 4 || count >= 1 << 30 {
-            let scale = plan.time.as_secs_f64() / took.as_secs_f64().max(1e-9);
+            let scale = plan.time.as_secs_f64() / took.as_secs_f64().max(1e-9) / in_turn;
             return ((count as f64 * scale) as usize).max(1);
         }
         count *= 4;
     }
 }
 
-/// The time of `count` steps of every thread, of the slowest thread.
+/// The time of `count` steps of every thread, from the first to begin to the last to end.
 fn sample(case: &mut Case<'_>, count: usize) -> Duration {
     if let [step] = &mut case.steps[..] {
-        return run(step, count);
+        let (start, end) = run(step, count);
+        return end - start;
     }
     let begin = Barrier::new(case.steps.len());
     std::thread::scope(|scope| {
@@ -90,16 +98,19 @@ fn sample(case: &mut Case<'_>, count: usize) -> Duration {
                 })
             })
             .collect();
-        threads.into_iter().filter_map(|thread| thread.join().ok()).max().unwrap_or_default()
+        let times: Vec<_> = threads.into_iter().filter_map(|thread| thread.join().ok()).collect();
+        let first = times.iter().map(|(start, _)| *start).min();
+        let last = times.iter().map(|(_, end)| *end).max();
+        first.zip(last).map_or(Duration::ZERO, |(first, last)| last - first)
     })
 }
 
-fn run(step: &mut Step<'_>, count: usize) -> Duration {
+fn run(step: &mut Step<'_>, count: usize) -> (Instant, Instant) {
     let start = Instant::now();
     for n in 0..count {
         step(black_box(n));
     }
-    start.elapsed()
+    (start, Instant::now())
 }
 
 /// Two threads that share a processor would never meet in a cache line: each gets one of its own, as far as there are.
