@@ -12,6 +12,7 @@ mod handles;
 mod io;
 mod last_error;
 mod not_available;
+mod streams;
 mod threads;
 
 use core::ffi::{c_int, c_void};
