@@ -368,7 +368,7 @@ impl Inner {
         if transfer.len() == 0 {
             return Ok(0);
         }
-        let moved = self.router.run(transfer, &[&self.counters, &transfer.file.counters])?;
+        let moved = self.router.run(transfer, [&self.counters, &transfer.file.counters])?;
         if transfer.op == Op::Write && self.config.write_sync == WriteSync::Data {
             sync(transfer)?;
         }

@@ -25,6 +25,17 @@ impl Policy {
         Policy { page_cache: config.page_cache, direct_min: config.direct_min }
     }
 
+    /// How a small transfer is to be carried, where no look at the file is needed to know.
+    pub(crate) fn small(&self, transfer: &Transfer<'_>) -> Option<Cache> {
+        match transfer.file.page_cache().unwrap_or(self.page_cache) {
+            PageCache::Buffered => Some(Cache::Through),
+            PageCache::Auto if transfer.len() < self.direct_min => Some(Cache::Through),
+            // A read that meets the end of the file fails or comes back short, and is then carried with more care.
+            PageCache::Direct if transfer.op == Op::Read => Some(Cache::Around),
+            _ => None,
+        }
+    }
+
     /// How the start of a transfer is to be carried, and how many bytes of it alike; at least one.
     pub(crate) fn next_run(&self, transfer: &Transfer<'_>) -> (Cache, usize) {
         let (file, op, len) = (transfer.file, transfer.op, transfer.len());

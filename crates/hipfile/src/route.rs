@@ -22,6 +22,8 @@ pub(crate) struct Router {
     engines: Vec<(usize, Box<dyn Engine>)>,
     /// Those that can neither go direct nor stage in memory they are given, one bit each.
     no_staging: u8,
+    /// The largest transfer that may go the short way; 0 when none may.
+    small_max: usize,
     fallback: Fallback,
     policy: Policy,
     /// Why no direct engine is in the list, when none is.
@@ -60,6 +62,13 @@ pub(crate) struct Way {
     index: usize,
     pub(crate) cache: Cache,
     staged: Reason,
+}
+
+impl Way {
+    /// The engine's index.
+    pub(crate) fn engine(self) -> u8 {
+        self.index as u8
+    }
 }
 
 /// The next step of a transfer.
@@ -107,12 +116,20 @@ pub(crate) struct Stage<'b> {
     quantum: u64,
     /// The part of the transfer that is in it.
     range: Range<usize>,
+    /// Where an appended write is collected.
+    collected: &'b mut Vec<u8>,
 }
 
 impl<'b> Stage<'b> {
-    /// `bytes` are a multiple of `quantum`, a power of two that the file's alignment divides.
-    pub(crate) fn new(bytes: &'b mut [u8], quantum: u64, range: Range<usize>) -> Stage<'b> {
-        Stage { bytes, quantum, range }
+    /// `bytes` are a multiple of `quantum`, a power of two that the file's alignment divides. `range` and `collected` are
+    /// what they were when the transfer paused.
+    pub(crate) fn new(
+        bytes: &'b mut [u8],
+        quantum: u64,
+        range: Range<usize>,
+        collected: &'b mut Vec<u8>,
+    ) -> Stage<'b> {
+        Stage { bytes, quantum, range, collected }
     }
 
     pub(crate) fn range(&self) -> Range<usize> {
@@ -145,6 +162,33 @@ impl<'b> Stage<'b> {
         }
         self.range.end = at + whole().min(room);
         0
+    }
+
+    /// Takes the next part of an appended write, which the kernel keeps together only if one system call writes it.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    fn collect(&mut self, transfer: &Transfer<'_>) -> Result<()> {
+        let missing = transfer.len() - self.collected.len();
+        if self.collected.try_reserve_exact(missing).is_err() {
+            return Err(Error::os(transfer.op.name(), libc::ENOMEM));
+        }
+        let at = self.position(transfer, self.range.start);
+        self.collected.extend_from_slice(&self.bytes[at..at + self.range.len()]);
+        let start = self.collected.len();
+        self.range = start..start;
+        let room = self.bytes.len() - self.position(transfer, start);
+        self.range.end = transfer.len().min(start + room);
+        Ok(())
+    }
+
+    /// Writes the rest of what was collected.
+    fn append(&mut self, choice: &Choice<'_>, rest: &Transfer<'_>) -> Outcome {
+        let at = self.collected.len() - rest.len();
+        match choice.engine.staging() {
+            Some(staging) => staging.stage(rest, &mut self.collected[at..], rest.file_offset),
+            None => Outcome::short(0),
+        }
     }
 
     fn carry(
@@ -182,9 +226,15 @@ impl Router {
         let no_staging =
             engines.iter().filter(|(_, e)| !stages(e.as_ref())).fold(0, |bits, (index, _)| bits | 1 << index);
         let any_direct = engines.iter().any(|(_, engine)| engine.is_direct());
+        // The short way says nothing and knows the last resort only.
+        let simple = config.fallback == Fallback::Allow
+            && engines.iter().any(|(index, _)| *index == engine::LAST_RESORT)
+            && !engines.iter().any(|(_, engine)| engine.name() == "null");
+        let small_max = config.block_len.min(config.parallel_min.saturating_sub(1));
         Router {
             engines,
             no_staging,
+            small_max: if simple { small_max } else { 0 },
             fallback: config.fallback,
             policy: Policy::new(config),
             no_direct: (!any_direct).then_some(Reason::Configuration),
@@ -200,12 +250,7 @@ impl Router {
             if excluded & 1 << index != 0 || (staging && engine.is_direct()) {
                 continue;
             }
-            let fit = if !engine.is_direct() || transfer.file.breakers[*index].is_open() {
-                engine.fit(transfer)
-            } else {
-                Err(Reason::Backoff)
-            };
-            match fit {
+            match self.offer(*index, engine.as_ref(), transfer) {
                 Ok(fit) if !staging && fit.rank < DIRECT_RANK => {}
                 Ok(fit) if best.as_ref().is_none_or(|b| fit.rank > b.fit.rank) => {
                     best = Some(Choice { index: *index, engine: engine.as_ref(), fit });
@@ -272,7 +317,51 @@ impl Router {
     ///
     /// # Errors
     /// Only when no byte moved; an error after that shows on the next call.
-    pub(crate) fn run(&self, transfer: &Transfer<'_>, counters: &[&Counters]) -> Result<usize> {
+    pub(crate) fn run(&self, transfer: &Transfer<'_>, counters: [&Counters; 2]) -> Result<usize> {
+        if transfer.len() <= self.small_max
+            && let Some(moved) = self.run_small(transfer, counters)
+        {
+            return Ok(moved);
+        }
+        self.run_whole(transfer, &counters)
+    }
+
+    /// The short way: for a small transfer that the last resort carries in one piece. `None` when it is not so simple.
+    fn run_small(&self, transfer: &Transfer<'_>, counters: [&Counters; 2]) -> Option<usize> {
+        let cache = self.policy.small(transfer)?;
+        let (mut reason, mut last) = (self.no_direct, None);
+        for (index, engine) in &self.engines {
+            if *index == engine::LAST_RESORT {
+                last = Some(engine.as_ref());
+            } else if engine.is_direct() {
+                match self.offer(*index, engine.as_ref(), transfer) {
+                    Ok(_) => return None,
+                    Err(why) => reason = reason.or(Some(why)),
+                }
+            }
+        }
+        let (reason, engine) = (reason?, last?);
+        if transfer.op == Op::Write && transfer.file.appends() {
+            return None;
+        }
+        let moved = engine.run_small(&Transfer { cache, ..*transfer })?;
+        for counters in counters {
+            counters.staged_whole(transfer.op, engine::LAST_RESORT, reason, moved);
+        }
+        Some(moved)
+    }
+
+    /// What an engine offers, if it does not rest.
+    fn offer(&self, index: usize, engine: &dyn Engine, transfer: &Transfer<'_>) -> Result<Fit, Reason> {
+        if !engine.is_direct() || transfer.file.breakers[index].is_open() {
+            engine.fit(transfer)
+        } else {
+            Err(Reason::Backoff)
+        }
+    }
+
+    #[inline(never)]
+    fn run_whole(&self, transfer: &Transfer<'_>, counters: &[&Counters]) -> Result<usize> {
         match self.carry(transfer, counters, &mut Walk::default(), None) {
             Pause::Finished(result) => result,
             Pause::Copy => unreachable!("only a transfer with a stage pauses"),
@@ -295,6 +384,7 @@ impl Router {
             let step = self.next_step(&rest, walk.excluded | unfit, !walk.through_cache);
             let Some(Step { choice, mut part, staged }) = step else { break };
             let staged = staged.map(|reason| walk.given_up.unwrap_or(reason));
+            transfer.watch.inspect(|ticket| ticket.reached(choice.index as u8));
             if self.fallback == Fallback::Forbid {
                 // Known beforehand: part of it would have to be staged.
                 let reason = staged.or((part.len() < rest.len()).then_some(Reason::Alignment));
@@ -303,6 +393,18 @@ impl Router {
                 }
             }
             let outcome = match &mut stage {
+                Some(stage) if staged.is_some() && op == Op::Write && transfer.file.appends() => {
+                    if stage.collected.len() < transfer.len() {
+                        match stage.collect(transfer) {
+                            Err(error) => return Pause::Finished(Err(self.explain(transfer, None, error))),
+                            Ok(()) if !stage.range.is_empty() => return Pause::Copy,
+                            Ok(()) => {}
+                        }
+                    }
+                    part = rest;
+                    staged.into_iter().for_each(|reason| self.warn(transfer.file, reason));
+                    stage.append(&choice, &part)
+                }
                 Some(stage) if staged.is_some() => {
                     let whole =
                         || self.next_step(&rest, walk.excluded | unfit, false).map_or(0, |s| s.part.len());

@@ -121,6 +121,21 @@ impl Counters {
         add(&tally.bytes, bytes as u64, own);
     }
 
+    /// A transfer that was staged whole, by one engine.
+    pub(crate) fn staged_whole(&self, op: Op, engine: usize, reason: Reason, bytes: usize) {
+        let (shard, own) = self.shard();
+        let (cell, tally) =
+            (&shard.cells[op as usize][engine % MAX_ENGINES], &shard.staged[op as usize][reason as usize]);
+        for (counter, n) in [
+            (&cell.operations, 1),
+            (&cell.bytes, bytes as u64),
+            (&tally.operations, 1),
+            (&tally.bytes, bytes as u64),
+        ] {
+            add(counter, n, own);
+        }
+    }
+
     /// One attempt that failed.
     pub(crate) fn failed(&self, op: Op, engine: usize) {
         let (shard, own) = self.shard();

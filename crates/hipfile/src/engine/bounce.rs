@@ -66,16 +66,50 @@ impl Engine for Bounce {
         Some(self)
     }
 
+    /// A small transfer is mostly what surrounds its system call, and code is slow right after one.
+    fn run_small(&self, transfer: &Transfer<'_>) -> Option<usize> {
+        let (file, op, len) = (transfer.file, transfer.op, transfer.len());
+        let Place::Device { device, .. } = transfer.span.place() else { return None };
+        let fd = if transfer.cache == Cache::Around {
+            let (fd, align) = file.staged_direct(op)?;
+            // A power of two, as statx reports it.
+            let ragged = (transfer.file_offset | len as u64) & (align as u64 - 1);
+            (ragged == 0).then_some(fd)?
+        } else {
+            let plain = file.plain(op.name()).ok()?;
+            (!plain.direct_only).then_some(plain.fd)?
+        };
+        let mut block = self.blocks.take(transfer.span.place().node()).ok()?;
+        let bytes = block.bytes_mut().get_mut(..len)?;
+        match op {
+            Op::Read => {
+                let got = rustix::io::pread(fd, &mut *bytes, transfer.file_offset).ok()?;
+                // Short: the end of the file, or not; the long way knows.
+                (got == len).then_some(())?;
+                device.upload(&transfer.span, bytes).ok()?;
+            }
+            Op::Write => {
+                device.download(&transfer.span, bytes).ok()?;
+                let put = rustix::io::pwrite(fd, &*bytes, transfer.file_offset).ok()?;
+                (put == len).then_some(())?;
+            }
+        }
+        Some(len)
+    }
+
     fn run(&self, transfer: &Transfer<'_>) -> Outcome {
         let way = match way(transfer) {
             Ok(way) => way,
             Err(error) => return Outcome::failed(0, error),
         };
-        // The kernel ignores offsets on appended files: each write must be one unbroken piece. The turn is taken
-        // before a Block, so that nobody waits for it with a Block in hand.
-        let _turn = (transfer.op == Op::Write && transfer.file.appends() && !transfer.held)
-            .then(|| transfer.file.append_turn());
         match transfer.span.place() {
+            Place::Device { device, .. }
+                if transfer.op == Op::Write
+                    && transfer.file.appends()
+                    && transfer.len() > self.blocks.block_len() =>
+            {
+                append(transfer, device, way)
+            }
             Place::Device { device, .. } => self.staged(transfer, device, way),
             Place::Host => self.in_place(transfer, way),
         }
@@ -245,7 +279,6 @@ impl Bounce {
     }
 }
 
-/// The turn of appends is not taken: its holder may wait for the GPU. One piece is one system call, which is whole.
 impl Staging for Bounce {
     fn stage(&self, transfer: &Transfer<'_>, bytes: &mut [u8], from: u64) -> Outcome {
         let way = match way(transfer) {
@@ -272,6 +305,23 @@ impl Staging for Bounce {
             way.forget(transfer.op, transfer.file_offset, outcome.moved);
         }
         outcome
+    }
+}
+
+/// The kernel ignores offsets on appended files: only what one system call writes stays together. So it is collected first.
+fn append(transfer: &Transfer<'_>, device: &Arc<dyn Device>, way: Way<'_>) -> Outcome {
+    let mut bytes = Vec::new();
+    if bytes.try_reserve_exact(transfer.len()).is_err() {
+        return Outcome::failed(0, Error::os(transfer.op.name(), libc::ENOMEM));
+    }
+    bytes.resize(transfer.len(), 0);
+    if let Err(error) = device.download(&transfer.span, &mut bytes) {
+        return Outcome::failed(0, error);
+    }
+    let whole = Chunks::new(transfer, usize::MAX / 2, way.align).get(0);
+    match way.drain(&whole, &bytes) {
+        Ok(moved) => Outcome::done(moved),
+        Err((moved, error)) => Outcome::failed(moved, error),
     }
 }
 

@@ -40,6 +40,12 @@ pub(crate) trait Engine: Send + Sync + std::fmt::Debug {
     /// Carries the transfer out on this thread.
     fn run(&self, transfer: &Transfer<'_>) -> Outcome;
 
+    /// Carries a transfer of at most one Block out with the least ado, whole or up to the end of the file. `None` when
+    /// it is not that simple; then nothing counts as done, and [`Engine::run`] does it all.
+    fn run_small(&self, _: &Transfer<'_>) -> Option<usize> {
+        None
+    }
+
     /// Its way to work in a Block that it is given, if it has one.
     fn staging(&self) -> Option<&dyn Staging> {
         None
@@ -136,6 +142,9 @@ type Constructor = fn(&Parts) -> Box<dyn Engine>;
 pub(crate) const ENGINES: &[(&str, Constructor)] =
     &[("p2p", p2p::new), ("uring", uring::new), ("bounce", bounce::new), ("null", null::new)];
 
+/// The index of the engine that carries everything.
+pub(crate) const LAST_RESORT: usize = 2;
+
 /// The engines' names, in order of their index.
 pub(crate) const NAMES: [&str; ENGINES.len()] = {
     let mut names = [""; ENGINES.len()];
@@ -155,6 +164,7 @@ mod tests {
     fn the_list_agrees_with_configuration_and_counters() {
         assert_eq!(NAMES.as_slice(), crate::config::ENGINE_NAMES);
         assert!(ENGINES.len() <= crate::stats::MAX_ENGINES);
+        assert_eq!(NAMES[LAST_RESORT], "bounce");
         let parts = Parts {
             blocks: BlockPool::new(1 << 16, 1 << 16, None),
             helpers: Arc::new(Helpers::new(0)),
