@@ -218,6 +218,15 @@ pub const STREAM_CAPTURE_STATUS_ACTIVE: StreamCaptureStatus = 1;
 /// The capture was invalidated and not yet ended.
 pub const STREAM_CAPTURE_STATUS_INVALIDATED: StreamCaptureStatus = 2;
 
+/// `hipStreamCaptureMode`.
+pub type StreamCaptureMode = c_uint;
+/// `hipStreamCaptureModeGlobal`: while it captures, unsafe calls of any thread are refused.
+pub const STREAM_CAPTURE_MODE_GLOBAL: StreamCaptureMode = 0;
+/// `hipStreamCaptureModeThreadLocal`: while it captures, unsafe calls of the capturing thread are refused.
+pub const STREAM_CAPTURE_MODE_THREAD_LOCAL: StreamCaptureMode = 1;
+/// `hipStreamCaptureModeRelaxed`: no call is refused as unsafe.
+pub const STREAM_CAPTURE_MODE_RELAXED: StreamCaptureMode = 2;
+
 /// `hipDriverProcAddressQueryResult`.
 pub type ProcAddressStatus = c_uint;
 /// Found.
@@ -341,6 +350,7 @@ function_table! {
         ) -> HipError;
         fn hipStreamGetDevice(stream: StreamPtr, device: *mut DeviceOrdinal) -> HipError;
         fn hipStreamIsCapturing(stream: StreamPtr, status: *mut StreamCaptureStatus) -> HipError;
+        fn hipThreadExchangeStreamCaptureMode(mode: *mut StreamCaptureMode) -> HipError;
         fn hipStreamWaitValue64(
             stream: StreamPtr, ptr: *mut c_void, value: u64, flags: c_uint, mask: u64,
         ) -> HipError;

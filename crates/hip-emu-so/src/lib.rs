@@ -168,6 +168,7 @@ export! { capture:
     fn hipStreamBeginCapture(stream: StreamPtr, mode: StreamCaptureMode) -> HipError;
     fn hipStreamEndCapture(stream: StreamPtr, graph: *mut GraphPtr) -> HipError;
     fn hipStreamIsCapturing(stream: StreamPtr, status: *mut StreamCaptureStatus) -> HipError;
+    fn hipThreadExchangeStreamCaptureMode(mode: *mut StreamCaptureMode) -> HipError;
     fn hipGraphDestroy(graph: GraphPtr) -> HipError;
 }
 

@@ -5,8 +5,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use gpu_sys::hip::{
-    HipError, STREAM_CAPTURE_STATUS_ACTIVE, STREAM_CAPTURE_STATUS_INVALIDATED, STREAM_CAPTURE_STATUS_NONE,
-    STREAM_LEGACY, StreamCaptureStatus, StreamPtr,
+    HipError, STREAM_CAPTURE_MODE_GLOBAL, STREAM_CAPTURE_MODE_RELAXED, STREAM_CAPTURE_STATUS_ACTIVE,
+    STREAM_CAPTURE_STATUS_INVALIDATED, STREAM_CAPTURE_STATUS_NONE, STREAM_LEGACY, StreamCaptureMode,
+    StreamCaptureStatus, StreamPtr,
 };
 
 use crate::call::{call, put};
@@ -16,10 +17,7 @@ use crate::op::Op;
 use crate::state::State;
 use crate::stream::{self, Stream};
 use crate::thread;
-use crate::types::{
-    GraphPtr, STREAM_CAPTURE_MODE_GLOBAL, STREAM_CAPTURE_MODE_RELAXED, STREAM_CAPTURE_MODE_THREAD_LOCAL,
-    StreamCaptureMode,
-};
+use crate::types::GraphPtr;
 
 /// A capture in progress on one stream.
 #[derive(Debug)]
@@ -82,15 +80,19 @@ impl Captures {
 }
 
 /// Refuses calls that capture makes unsafe, such as allocation: while this thread has a capture that is not relaxed, or any
-/// thread a global one. Those captures are void then.
+/// thread a global one. Those captures are void then. A thread may have chosen to look at fewer of them, see
+/// [`hipThreadExchangeStreamCaptureMode`].
 pub(crate) fn refuse_unsafe(state: &State) -> Result<(), HipError> {
     if state.captures.is_empty() {
         return Ok(());
     }
-    let here = thread::index();
+    let (here, mode) = (thread::index(), thread::with(|thread| thread.capture_mode.get()));
+    if mode == STREAM_CAPTURE_MODE_RELAXED {
+        return Ok(());
+    }
     let hit = state.captures.invalidate(|capture| {
-        capture.mode == STREAM_CAPTURE_MODE_GLOBAL
-            || (capture.mode == STREAM_CAPTURE_MODE_THREAD_LOCAL && capture.thread == here)
+        let is_mine = capture.mode != STREAM_CAPTURE_MODE_RELAXED && capture.thread == here;
+        is_mine || (mode == STREAM_CAPTURE_MODE_GLOBAL && capture.mode == STREAM_CAPTURE_MODE_GLOBAL)
     });
     if hit { Err(HipError::STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
 }
@@ -261,6 +263,27 @@ pub unsafe extern "C" fn hipStreamIsCapturing(
         };
         // SAFETY: as this function demands.
         unsafe { put(status, found) }
+    })
+}
+
+/// Sets which captures this thread's unsafe calls look at, and gives back what it was: global (as at first) for its own
+/// and the global ones of all threads, thread-local for its own, relaxed for none.
+///
+/// # Safety
+/// `mode` is null or may be read and written.
+pub unsafe extern "C" fn hipThreadExchangeStreamCaptureMode(mode: *mut StreamCaptureMode) -> HipError {
+    call(Function::hipThreadExchangeStreamCaptureMode, |_| {
+        if mode.is_null() {
+            return Err(HipError::INVALID_VALUE);
+        }
+        // SAFETY: as this function demands.
+        let wanted = unsafe { mode.read() };
+        if wanted > STREAM_CAPTURE_MODE_RELAXED {
+            return Err(HipError::INVALID_VALUE);
+        }
+        let before = thread::with(|thread| thread.capture_mode.replace(wanted));
+        // SAFETY: as this function demands.
+        unsafe { put(mode, before) }
     })
 }
 

@@ -45,7 +45,7 @@ functions! {
     stream: hipStreamCreate, hipStreamCreateWithFlags, hipStreamCreateWithPriority, hipStreamDestroy, hipStreamSynchronize, hipStreamQuery, hipStreamWaitEvent, hipStreamGetFlags, hipStreamGetPriority, hipStreamGetDevice, hipLaunchHostFunc;
     wait_value: hipStreamWaitValue32, hipStreamWaitValue64, hipStreamWriteValue32, hipStreamWriteValue64;
     event: hipEventCreate, hipEventCreateWithFlags, hipEventRecord, hipEventQuery, hipEventSynchronize, hipEventElapsedTime, hipEventDestroy;
-    capture: hipStreamBeginCapture, hipStreamEndCapture, hipStreamIsCapturing, hipGraphDestroy;
+    capture: hipStreamBeginCapture, hipStreamEndCapture, hipStreamIsCapturing, hipThreadExchangeStreamCaptureMode, hipGraphDestroy;
     module: hipModuleLoadData, hipModuleUnload, hipModuleGetFunction, hipModuleLaunchKernel;
     proc_address: hipGetProcAddress;
     amd_file: hipAmdFileRead, hipAmdFileWrite;

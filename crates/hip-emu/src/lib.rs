@@ -135,6 +135,7 @@ table! {
         hipGetProcAddress in proc_address;
         hipStreamGetDevice in stream;
         hipStreamIsCapturing in capture;
+        hipThreadExchangeStreamCaptureMode in capture;
         hipStreamWaitValue64 in wait_value;
         hipStreamWriteValue64 in wait_value;
         hipExtMallocWithFlags in memory;

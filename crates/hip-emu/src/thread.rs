@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use gpu_sys::hip::HipError;
+use gpu_sys::hip::{HipError, STREAM_CAPTURE_MODE_GLOBAL, StreamCaptureMode};
 
 /// The per-thread values. All are plain cells without a destructor, so that reading one costs one load.
 pub(crate) struct PerThread {
@@ -15,6 +15,8 @@ pub(crate) struct PerThread {
     pub(crate) last_result: Cell<HipError>,
     /// Set while this thread runs a host function of a stream.
     pub(crate) in_host_function: Cell<bool>,
+    /// Which captures this thread's unsafe calls look at.
+    pub(crate) capture_mode: Cell<StreamCaptureMode>,
     /// This thread's number, see [`index`].
     index: Cell<usize>,
 }
@@ -26,6 +28,7 @@ thread_local! {
             last_error: Cell::new(HipError::SUCCESS),
             last_result: Cell::new(HipError::SUCCESS),
             in_host_function: Cell::new(false),
+            capture_mode: Cell::new(STREAM_CAPTURE_MODE_GLOBAL),
             index: Cell::new(usize::MAX),
         }
     };

@@ -4,9 +4,6 @@ use core::ffi::c_uint;
 
 pub use crate::properties::DeviceProperties;
 
-/// `hipStreamCaptureMode`.
-pub type StreamCaptureMode = c_uint;
-
 /// What `hipGraph_t` points to: opaque.
 #[repr(C)]
 pub struct GraphOpaque {
@@ -27,13 +24,6 @@ pub type RtcProgramPtr = *mut RtcProgramOpaque;
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtcResult(pub u32);
-
-/// `hipStreamCaptureModeGlobal`: unsafe calls of any thread are refused.
-pub const STREAM_CAPTURE_MODE_GLOBAL: StreamCaptureMode = 0;
-/// `hipStreamCaptureModeThreadLocal`: unsafe calls of the capturing thread are refused.
-pub const STREAM_CAPTURE_MODE_THREAD_LOCAL: StreamCaptureMode = 1;
-/// `hipStreamCaptureModeRelaxed`: no call is refused as unsafe.
-pub const STREAM_CAPTURE_MODE_RELAXED: StreamCaptureMode = 2;
 
 /// `hipEventBlockingSync`.
 pub const EVENT_BLOCKING_SYNC: c_uint = 1;

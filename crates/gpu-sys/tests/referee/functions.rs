@@ -86,6 +86,7 @@ table! {
         hipGetProcAddress(_, _, _, _, _);
         hipStreamGetDevice(_, _);
         hipStreamIsCapturing(_, _);
+        hipThreadExchangeStreamCaptureMode(_);
         hipStreamWaitValue64(_, _, _, _, _);
         hipStreamWriteValue64(_, _, _, _);
         hipExtMallocWithFlags(_, _, _);

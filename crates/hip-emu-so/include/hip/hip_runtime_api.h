@@ -144,6 +144,7 @@ hipError_t hipEventDestroy(hipEvent_t event);
 hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode);
 hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph);
 hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus *status);
+hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode);
 hipError_t hipGraphDestroy(hipGraph_t graph);
 
 /* Programs that hiprtc made. */

@@ -3,11 +3,11 @@
 use core::ffi::c_void;
 
 use gpu_sys::hip::{
-    HipApi, MEMCPY_DEFAULT, STREAM_CAPTURE_STATUS_ACTIVE, STREAM_CAPTURE_STATUS_INVALIDATED,
-    STREAM_CAPTURE_STATUS_NONE, STREAM_NON_BLOCKING, StreamPtr,
+    HipApi, MEMCPY_DEFAULT, STREAM_CAPTURE_MODE_RELAXED, STREAM_CAPTURE_STATUS_ACTIVE,
+    STREAM_CAPTURE_STATUS_INVALIDATED, STREAM_CAPTURE_STATUS_NONE, STREAM_NON_BLOCKING, StreamPtr,
 };
 use hip_emu::capture::{hipGraphDestroy, hipStreamBeginCapture, hipStreamEndCapture};
-use hip_emu::types::{GraphPtr, STREAM_CAPTURE_MODE_RELAXED};
+use hip_emu::types::GraphPtr;
 
 use crate::support::*;
 
@@ -158,7 +158,32 @@ fn child_with_threads() {
     });
     assert_eq!(status(api, stream), STREAM_CAPTURE_STATUS_ACTIVE);
     end(stream);
-    // Global: they may not.
+    // Global: they may not, unless they look away.
+    let exchange = api.hipThreadExchangeStreamCaptureMode.unwrap();
+    ok!(hipStreamBeginCapture(stream, 0));
+    elsewhere(&|| {
+        for look_away in [1, STREAM_CAPTURE_MODE_RELAXED] {
+            let mut mode = look_away;
+            ok!(exchange(&raw mut mode));
+            assert_eq!(mode, 0);
+            malloc_gives(gpu_sys::hip::HipError::SUCCESS);
+            ok!(exchange(&raw mut mode));
+            assert_eq!(mode, look_away);
+        }
+        let mut unknown = 3;
+        gives!(INVALID_VALUE, exchange(&raw mut unknown));
+        gives!(INVALID_VALUE, exchange(core::ptr::null_mut()));
+    });
+    // Their own thread looks away only when relaxed, and no mode helps a blocking copy.
+    let mut mode = STREAM_CAPTURE_MODE_RELAXED;
+    ok!(exchange(&raw mut mode));
+    malloc_gives(gpu_sys::hip::HipError::SUCCESS);
+    assert_eq!(status(api, stream), STREAM_CAPTURE_STATUS_ACTIVE);
+    let (device, source) = (malloc(api, 8), pinned(api, 8));
+    gives!(STREAM_CAPTURE_IMPLICIT, (api.hipMemcpy)(device, source.as_ptr().cast(), 8, MEMCPY_DEFAULT));
+    ok!(exchange(&raw mut mode));
+    let mut graph = core::ptr::null_mut();
+    gives!(STREAM_CAPTURE_INVALIDATED, hipStreamEndCapture(stream, &raw mut graph));
     ok!(hipStreamBeginCapture(stream, 0));
     elsewhere(&|| malloc_gives(gpu_sys::hip::HipError::STREAM_CAPTURE_UNSUPPORTED));
     assert_eq!(status(api, stream), STREAM_CAPTURE_STATUS_INVALIDATED);

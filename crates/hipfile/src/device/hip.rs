@@ -2,8 +2,9 @@
 
 mod stream;
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use gpu_sys::hip::{self, AmdFileFn, HipApi, HipError};
@@ -25,6 +26,8 @@ struct Hip {
     count: u32,
     order: Order,
     library: Option<Library>,
+    /// Whether a blocking copy was refused because some stream is captured.
+    sees_captures: AtomicBool,
     /// The memory node near each GPU, looked up at first use.
     nodes: OnceLock<Vec<Option<u32>>>,
     /// `hipAmdFileRead` and `hipAmdFileWrite`, looked up at first use.
@@ -70,6 +73,7 @@ pub(super) fn open(config: &Config) -> Result<Arc<dyn Device>, Absence> {
         count: 0,
         order,
         library,
+        sees_captures: AtomicBool::new(false),
         nodes: OnceLock::new(),
         amd_file: OnceLock::new(),
     };
@@ -121,6 +125,23 @@ impl Drop for OnGpu<'_> {
     }
 }
 
+/// While it lives, this thread's calls neither mind nor void captures of other streams, where the call permits.
+struct Relaxed<'a> {
+    hip: &'a Hip,
+    before: Option<hip::StreamCaptureMode>,
+}
+
+impl Drop for Relaxed<'_> {
+    fn drop(&mut self) {
+        if let (Some(mut before), Some(exchange)) =
+            (self.before, self.hip.api.hipThreadExchangeStreamCaptureMode)
+        {
+            // SAFETY: `before` may be read and written.
+            let _ = unsafe { exchange(&raw mut before) };
+        }
+    }
+}
+
 impl Hip {
     fn error(&self, op: &'static str, code: HipError) -> Error {
         let name: std::borrow::Cow<'static, str> = match code.name() {
@@ -166,6 +187,47 @@ impl Hip {
         // SAFETY: a plain call; a number out of range gives an error.
         self.call(OP, unsafe { (self.api.hipSetDevice)(ordinal as i32) })?;
         Ok(OnGpu { hip: self, before: Some(before) })
+    }
+
+    /// What we allocate, pin, load or wait for has nothing to do with what the caller captures.
+    fn relaxed(&self) -> Relaxed<'_> {
+        let mut mode = hip::STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: `mode` may be read and written.
+        let exchanged = self.api.hipThreadExchangeStreamCaptureMode.map(|f| unsafe { f(&raw mut mode) });
+        Relaxed { hip: self, before: (exchanged == Some(HipError::SUCCESS)).then_some(mode) }
+    }
+
+    /// A copy in the order of the legacy default stream, done when it returns.
+    ///
+    /// # Safety
+    /// Both ranges are valid for the call.
+    unsafe fn copy(
+        &self,
+        op: &'static str,
+        to: *mut c_void,
+        from: *const c_void,
+        len: usize,
+        kind: hip::MemcpyKind,
+    ) -> Result<()> {
+        self.await_device()?;
+        if !self.sees_captures.load(Ordering::Relaxed) {
+            // SAFETY: as this function demands.
+            let code = unsafe { (self.api.hipMemcpy)(to, from, len, kind) };
+            let copied = self.call(op, code);
+            if code != HipError::STREAM_CAPTURE_IMPLICIT {
+                return copied;
+            }
+            // A process that captures once will do so again.
+            self.sees_captures.store(true, Ordering::Relaxed);
+        }
+        // No blocking copy is let pass, and each voids the captures; this way does neither.
+        let _relaxed = self.relaxed();
+        let null = std::ptr::null_mut();
+        // SAFETY: as this function demands; the ranges are in use until the stream is waited for.
+        let queued = self.call(op, unsafe { (self.api.hipMemcpyAsync)(to, from, len, kind, null) });
+        // SAFETY: a plain call. Also after a failure: nothing may be in use any more.
+        let waited = self.call(op, unsafe { (self.api.hipStreamSynchronize)(null) });
+        queued.and(waited)
     }
 
     fn await_device(&self) -> Result<()> {
@@ -257,6 +319,7 @@ impl Hip {
         if self.order == Order::Device {
             return self.await_device();
         }
+        let _relaxed = self.relaxed();
         // SAFETY: a plain call; null is the legacy default stream.
         let waited = unsafe { (self.api.hipStreamSynchronize)(std::ptr::null_mut()) };
         self.call("wait for the default stream", waited)
@@ -375,6 +438,7 @@ impl Device for Hip {
             return Err(Error::message(ErrorKind::DeviceNotFound, "allocate", why));
         }
         let _on = self.on(ordinal)?;
+        let _relaxed = self.relaxed();
         let mut at = std::ptr::null_mut();
         // SAFETY: `at` is writable.
         self.call("allocate", unsafe { (self.api.hipMalloc)(&raw mut at, len) })?;
@@ -383,17 +447,20 @@ impl Device for Hip {
 
     fn free(&self, ordinal: u32, at: DevPtr) -> Result<()> {
         let _on = self.on(ordinal)?;
+        let _relaxed = self.relaxed();
         // SAFETY: the caller gives an address of `alloc`, once.
         self.call("free", unsafe { (self.api.hipFree)(std::ptr::without_provenance_mut(at.0)) })
     }
 
     fn pin(&self, start: *mut u8, len: usize) -> Result<()> {
         let flags = hip::HOST_REGISTER_PORTABLE | hip::HOST_REGISTER_MAPPED;
+        let _relaxed = self.relaxed();
         // SAFETY: the pool owns the range and keeps it mapped until it is unpinned.
         self.call("pin staging memory", unsafe { (self.api.hipHostRegister)(start.cast(), len, flags) })
     }
 
     fn unpin(&self, start: *mut u8) -> Result<()> {
+        let _relaxed = self.relaxed();
         // SAFETY: the pool gives a range it pinned.
         self.call("unpin staging memory", unsafe { (self.api.hipHostUnregister)(start.cast()) })
     }
@@ -405,25 +472,19 @@ impl Device for Hip {
     fn upload(&self, to: &Span<'_>, from: &[u8]) -> Result<()> {
         assert_eq!(to.len(), from.len(), "both sides of a copy are equally long");
         let _on = self.on(Self::ordinal_of(to.place()))?;
-        self.await_device()?;
         let target = std::ptr::without_provenance_mut(to.start());
+        let (source, kind) = (from.as_ptr().cast(), hip::MEMCPY_HOST_TO_DEVICE);
         // SAFETY: the span proves the device range, the slice the host range; the call returns when both are done with.
-        let code = unsafe {
-            (self.api.hipMemcpy)(target, from.as_ptr().cast(), from.len(), hip::MEMCPY_HOST_TO_DEVICE)
-        };
-        self.call("copy to the GPU", code)
+        unsafe { self.copy("copy to the GPU", target, source, from.len(), kind) }
     }
 
     fn download(&self, from: &Span<'_>, to: &mut [u8]) -> Result<()> {
         assert_eq!(from.len(), to.len(), "both sides of a copy are equally long");
         let _on = self.on(Self::ordinal_of(from.place()))?;
-        self.await_device()?;
         let source = std::ptr::without_provenance(from.start());
+        let (target, kind) = (to.as_mut_ptr().cast(), hip::MEMCPY_DEVICE_TO_HOST);
         // SAFETY: the span proves the device range, the slice the host range; the call returns when both are done with.
-        let code = unsafe {
-            (self.api.hipMemcpy)(to.as_mut_ptr().cast(), source, to.len(), hip::MEMCPY_DEVICE_TO_HOST)
-        };
-        self.call("copy from the GPU", code)
+        unsafe { self.copy("copy from the GPU", target, source, to.len(), kind) }
     }
 
     fn p2p(&self) -> Option<&dyn PeerToPeer> {

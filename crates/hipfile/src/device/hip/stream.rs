@@ -101,6 +101,7 @@ impl Streams for Hip {
     fn load_copy(&self, gpu: u32) -> Result<usize> {
         const OP: &str = "load the copy kernel";
         let _on = self.on(gpu)?;
+        let _relaxed = self.relaxed();
         let load = self.api.hipModuleLoadData.ok_or_else(|| missing(OP))?;
         let get = self.api.hipModuleGetFunction.ok_or_else(|| missing(OP))?;
         let code = self.code()?;
@@ -125,6 +126,7 @@ impl Streams for Hip {
 
     fn alloc_pinned(&self, len: usize) -> Result<Pinned> {
         const OP: &str = "pin memory for streams";
+        let _relaxed = self.relaxed();
         let (mut host, mut device) = (std::ptr::null_mut(), std::ptr::null_mut());
         let flags = hip::HOST_MALLOC_PORTABLE | hip::HOST_MALLOC_MAPPED;
         // SAFETY: `host` is writable.
@@ -144,6 +146,7 @@ impl Streams for Hip {
     fn alloc_word(&self, gpu: u32) -> Result<usize> {
         const OP: &str = "allocate a signal";
         let _on = self.on(gpu)?;
+        let _relaxed = self.relaxed();
         let malloc = self.api.hipExtMallocWithFlags.ok_or_else(|| missing(OP))?;
         let mut word = std::ptr::null_mut();
         // SAFETY: `word` is writable; signal memory is eight bytes.
