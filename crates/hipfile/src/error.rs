@@ -142,6 +142,11 @@ impl Error {
         self
     }
 
+    /// The same cause, as another kind.
+    pub(crate) fn into_kind(self, kind: ErrorKind) -> Error {
+        Error { kind, ..self }
+    }
+
     /// What went wrong.
     pub fn kind(&self) -> ErrorKind {
         self.kind

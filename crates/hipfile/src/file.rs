@@ -51,8 +51,6 @@ pub(crate) struct FileRecord {
     direct: OnceLock<Option<OwnedFd>>,
     magic: Option<u32>,
     storage: OnceLock<StorageFacts>,
-    /// Held by each write to an O_APPEND file, so that each is one piece.
-    append: Mutex<()>,
     /// The file's own page cache setting, one more than its number; 0 for the driver's.
     page_cache: AtomicU8,
     /// Directions in which O_DIRECT was accepted at open and refused by a transfer.
@@ -127,7 +125,6 @@ impl FileRecord {
             direct: OnceLock::new(),
             magic: storage::magic(borrowed),
             storage: OnceLock::new(),
-            append: Mutex::new(()),
             page_cache: AtomicU8::new(0),
             no_direct: Default::default(),
             demoted: Demoted::default(),
@@ -158,11 +155,6 @@ impl FileRecord {
 
     pub(crate) fn appends(&self) -> bool {
         self.flags.contains(OFlags::APPEND)
-    }
-
-    /// One write at a time to an appended file.
-    pub(crate) fn append_turn(&self) -> std::sync::MutexGuard<'_, ()> {
-        self.append.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Alignments of direct I/O; `None` when the file has no direct I/O.

@@ -69,6 +69,8 @@ struct State {
     walk: Walk,
     /// The part of the transfer that is in the Block.
     range: Range<usize>,
+    /// An appended write, as far as it has come.
+    collected: Vec<u8>,
     result: Option<Result<usize>>,
 }
 
@@ -180,6 +182,7 @@ impl Driver {
                 bound: fixed,
                 walk: Walk::default(),
                 range: 0..0,
+                collected: Vec::new(),
                 result: None,
             }),
         });
@@ -198,7 +201,7 @@ fn checked<'a>(
 ) -> Result<transfer::Transfer<'a>> {
     let Ask { len, file_offset, buffer_offset } = ask;
     let transfer = transfer::check(op, file, buffer, base, len, file_offset, buffer_offset)
-        .map_err(|error| Error::message(ErrorKind::InvalidValue, op.name(), error.to_string()))?;
+        .map_err(|error| error.into_kind(ErrorKind::InvalidValue))?;
     Ok(transfer::Transfer { held: true, ..transfer })
 }
 
@@ -318,7 +321,7 @@ impl Operation {
         }
         // SAFETY: the Block is this lane's, whose operations take turns; the copy from or to it is over or not yet begun.
         let bytes = unsafe { self.seat.bytes() };
-        let mut stage = Stage::new(bytes, self.quantum, state.range.clone());
+        let mut stage = Stage::new(bytes, self.quantum, state.range.clone(), &mut state.collected);
         let paused = self.inner.carry_held(&transfer, &mut state.walk, &mut stage);
         state.range = stage.range();
         let finished = matches!(paused, Pause::Finished(_));

@@ -71,5 +71,6 @@ mod suite {
     mod faults;
     mod files;
     mod lifecycle;
+    mod stream_rules;
     mod streams;
 }

@@ -376,7 +376,7 @@ fn a_captured_stream_is_refused_and_nothing_is_queued() {
 }
 
 #[test]
-fn behaviour_86_and_61_a_destroyed_stream_and_a_closed_driver_finish_what_is_queued() {
+fn behaviour_86_and_50_a_destroyed_stream_and_a_closed_driver_finish_what_is_queued() {
     let _watchdog = Watchdog::new(60);
     let bench = Bench::new(ALL, 65_536, |_| {});
     let (stream, other, gate) = (Stream::free(), Stream::free(), word());

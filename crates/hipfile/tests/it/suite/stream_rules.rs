@@ -1,0 +1,245 @@
+//! What operations on streams promise beyond the bytes: what overlaps, what stays together, what a capture of somebody
+//! else's survives, what errors say.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+
+use gpu_sys::hip::{HipError, STREAM_DEFAULT};
+use hip_emu::capture::{hipStreamBeginCapture, hipStreamEndCapture};
+use hip_emu::fault;
+use hipfile::{Ask, Buffer, Caller, ErrorKind, File, Op, Order, Result};
+
+use crate::support::streams::*;
+use crate::support::{Storage, driver_with};
+
+const STAGED: &[&str] = &["uring", "bounce"];
+const ALL: &[&str] = &["p2p", "uring", "bounce"];
+
+/// Meets the others when its stream gets there.
+struct Meeting {
+    ask: Ask,
+    bound: bool,
+    barrier: Arc<Barrier>,
+    met: Arc<AtomicUsize>,
+}
+
+impl Caller for Meeting {
+    fn bind(&mut self) -> Ask {
+        if std::mem::replace(&mut self.bound, true) {
+            self.barrier.wait();
+        }
+        self.ask
+    }
+
+    fn is_fixed(&self) -> bool {
+        false
+    }
+
+    fn accepted(&mut self) {}
+
+    fn done(self: Box<Self>, result: Result<usize>) {
+        assert_eq!(result.unwrap(), self.ask.len);
+        self.met.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Each operation goes on only when all of them are under way: had one to wait for another, this would hang.
+fn all_meet(streams: usize) {
+    let bench = Bench::with_buffer(ALL, 256 << 10, 16 * 4096, |_| {});
+    let (barrier, met) = (Arc::new(Barrier::new(streams)), Arc::new(AtomicUsize::new(0)));
+    let streams: Vec<_> = (0..streams).map(|_| Stream::free()).collect();
+    streams.iter().for_each(|stream| bench.driver.prepare_stream(stream.ptr()).unwrap());
+    for round in 0..10 {
+        for (index, stream) in streams.iter().enumerate() {
+            let at = (index * 4096) as i64;
+            let caller = Meeting {
+                ask: Ask { len: 4096, file_offset: at, buffer_offset: at },
+                bound: false,
+                barrier: Arc::clone(&barrier),
+                met: Arc::clone(&met),
+            };
+            // SAFETY: the streams are waited for before the buffer goes.
+            let queued = unsafe {
+                bench.driver.enqueue(Op::Read, bench.id, bench.buffer.ptr(), stream.ptr(), Box::new(caller))
+            };
+            queued.unwrap();
+        }
+        streams.iter().for_each(|stream| stream.wait());
+        assert_eq!(met.load(Ordering::SeqCst), streams.len() * (round + 1));
+        assert!(bench.memory(0, streams.len() * 4096) == bench.data[..streams.len() * 4096]);
+    }
+}
+
+#[test]
+fn behaviour_83_operations_on_sixteen_streams_overlap() {
+    // SAFETY: before any thread; the emulation reads it at its first use.
+    unsafe { std::env::set_var("HIP_EMU_QUEUES", "16") };
+    let _watchdog = Watchdog::new(60);
+    all_meet(16);
+}
+
+#[test]
+fn behaviour_83_as_many_overlap_as_there_are_hardware_queues() {
+    let _watchdog = Watchdog::new(60);
+    all_meet(4);
+}
+
+/// Writes memory that a stream is about to fill, while that stream is held; what the file has then.
+fn written_while_held(order: Order, stream: Stream) -> u8 {
+    let bench = Bench::with_buffer(STAGED, 4096, 4096, |c| c.order = order);
+    let mut fresh = Buffer::alloc(&bench.driver, 0, 4096).unwrap();
+    fresh.upload(0, &[9; 4096]).unwrap();
+    let gate = word();
+    stream.hold(gate);
+    stream.copy(bench.buffer.ptr(), fresh.ptr(), 4096);
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            // SAFETY: the buffer outlives the call, and its content is what is tested.
+            let written = unsafe { bench.driver.write(bench.id, bench.buffer.ptr(), 4096, 0, 0) };
+            assert_eq!(written.unwrap(), 4096);
+        });
+        // One that does not wait would be done by now.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        gate.store(1, Ordering::Release);
+        writing.join().unwrap();
+    });
+    stream.wait();
+    bench.disk(0, 1)[0]
+}
+
+#[test]
+fn behaviour_61_synchronous_calls_wait_for_what_the_order_setting_says() {
+    let _watchdog = Watchdog::new(60);
+    assert_eq!(written_while_held(Order::Device, Stream::free()), 9, "all work of the device");
+    assert_eq!(written_while_held(Order::Stream, Stream::new(STREAM_DEFAULT)), 9, "a blocking stream's");
+    assert_eq!(written_while_held(Order::Stream, LEGACY), 9, "the legacy default stream's");
+    assert_eq!(written_while_held(Order::Stream, Stream::free()), 0, "no other stream's");
+}
+
+#[test]
+fn behaviour_80_fixed_parameters_are_read_once() {
+    let _watchdog = Watchdog::new(60);
+    let bench = Bench::new(ALL, 65_536, |_| {});
+    let (stream, gate) = (Stream::free(), word());
+    bench.driver.prepare_stream(stream.ptr()).unwrap();
+    stream.hold(gate);
+    let all: Vec<_> = (0..8_u32)
+        .map(|flags| {
+            let variables = Variables::new(1000, 4096, i64::from(flags) * 8192);
+            bench.read(stream, flags | 8, &variables).unwrap();
+            // Each is smaller: only what is not fixed takes effect.
+            variables.set(500, 5000, i64::from(flags) * 8192 + 100);
+            (flags, variables)
+        })
+        .collect();
+    gate.store(1, Ordering::Release);
+    stream.wait();
+    for (flags, variables) in all {
+        let pick = |bit: u32, first: usize, now: usize| if flags & bit != 0 { first } else { now };
+        let (len, from) = (pick(4, 1000, 500), pick(2, 4096, 5000));
+        let to = flags as usize * 8192 + pick(1, 0, 100);
+        assert_eq!(variables.result().unwrap(), len, "{flags:#x}");
+        assert!(bench.memory(to, len) == bench.data[from..from + len], "{flags:#x}");
+    }
+}
+
+#[test]
+fn appended_writes_of_streams_and_calls_are_whole() {
+    let _watchdog = Watchdog::new(60);
+    const RECORD: usize = 200_000;
+    for engines in [STAGED, ALL] {
+        let (driver, storage) = (driver_with(engines, |_| {}), Storage::here());
+        let open = || std::fs::File::options().create(true).append(true).read(true).open(storage.path("log"));
+        let file = File::register(&driver, open().unwrap()).unwrap();
+        let other = File::register(&driver, open().unwrap()).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..6_u8 {
+                let (driver, file) = (&driver, if thread % 2 == 0 { &file } else { &other });
+                scope.spawn(move || {
+                    let mut buffer = Buffer::alloc(driver, 0, RECORD).unwrap();
+                    buffer.upload(0, &vec![thread; RECORD]).unwrap();
+                    let stream = Stream::free();
+                    for step in 0..5 {
+                        if thread < 2 {
+                            assert_eq!(file.write_at(&buffer, 0..RECORD, 7).unwrap(), RECORD);
+                            continue;
+                        }
+                        let variables = Variables::new(RECORD, step * 100, 0);
+                        enqueue(driver, Op::Write, file.id(), buffer.ptr(), stream, 0, &variables).unwrap();
+                        stream.wait();
+                        assert_eq!(variables.result().unwrap(), RECORD);
+                    }
+                });
+            }
+        });
+        let log = std::fs::read(storage.path("log")).unwrap();
+        assert_eq!(log.len(), 30 * RECORD);
+        for (number, record) in log.chunks(RECORD).enumerate() {
+            assert!(record.iter().all(|b| *b == record[0]), "record {number} is broken by another");
+        }
+    }
+}
+
+/// Captures a stream while `work` runs on another thread; whether the capture is still good.
+fn survives(work: impl FnOnce() + Send) -> bool {
+    let stream = Stream::free();
+    // SAFETY: a stream of this test; the mode is the global one.
+    assert_eq!(unsafe { hipStreamBeginCapture(stream.handle(), 0) }, HipError::SUCCESS);
+    std::thread::scope(|scope| scope.spawn(work).join().unwrap());
+    let mut graph = std::ptr::null_mut();
+    // SAFETY: `graph` is writable.
+    unsafe { hipStreamEndCapture(stream.handle(), &raw mut graph) == HipError::SUCCESS }
+}
+
+#[test]
+fn captures_of_others_survive_our_calls() {
+    let _watchdog = Watchdog::new(60);
+    let first = Bench::new(STAGED, 65_536, |_| {});
+    let stream = Stream::free();
+    assert!(survives(|| first.driver.prepare_stream(stream.ptr()).unwrap()), "registering a stream");
+    assert!(
+        survives(|| {
+            let variables = Variables::new(10_000, 1, 2);
+            first.read(stream, 0, &variables).unwrap();
+            while variables.take().is_none() {
+                std::thread::yield_now();
+            }
+        }),
+        "an operation on a stream"
+    );
+    assert!(survives(|| drop(Buffer::alloc(&first.driver, 0, 4096).unwrap())), "allocating");
+    let direct = Bench::new(&["p2p"], 65_536, |c| c.unsupported_file_systems = true);
+    assert!(
+        survives(|| {
+            // SAFETY: the buffer outlives the call.
+            let read = unsafe { direct.driver.read(direct.id, direct.buffer.ptr(), 65_536, 0, 0) };
+            assert_eq!(read.unwrap(), 65_536);
+        }),
+        "a direct read"
+    );
+    assert!(fault::calls("hipAmdFileRead") > 0);
+    let staged = || {
+        // SAFETY: the buffer outlives the call.
+        let read = unsafe { first.driver.read(first.id, first.buffer.ptr(), 65_536, 0, 0) };
+        assert_eq!(read.unwrap(), 65_536);
+    };
+    // HIP refuses every blocking copy while anything is captured, and voids it. That is met once in a process; the call
+    // works nevertheless.
+    survives(staged);
+    assert!(survives(staged), "a staged read");
+    assert!(first.memory(0, 65_536) == first.data);
+}
+
+#[test]
+fn errors_name_the_operation_once() {
+    let _watchdog = Watchdog::new(60);
+    let bench = Bench::new(STAGED, 8192, |_| {});
+    let stream = Stream::free();
+    for (len, file_offset, buffer_offset) in [(1, -1, 0), (8193, 0, 0), (1, 0, 9000)] {
+        let error = bench.read(stream, 0, &Variables::new(len, file_offset, buffer_offset)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidValue);
+        let text = error.to_string();
+        assert_eq!(text.matches("read: ").count(), 1, "{text}");
+        assert!(text.contains(&len.to_string()) || text.contains("-1") || text.contains("9000"), "{text}");
+    }
+}
