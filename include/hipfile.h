@@ -570,7 +570,7 @@ typedef enum hipFileStatus {
     hipFileInvalid = 4,   /**< refused */
     hipFileCanceled = 8,  /**< canceled before it started */
     hipFileComplete = 16, /**< done; ret is the count of bytes */
-    hipFileTimeout = 32,  /**< not done in time */
+    hipFileTimeout = 32,  /**< never reported: a time limit ends a wait for events, not a transfer */
     hipFileFailed = 64    /**< failed; ret, read as ssize_t, is the error */
 } hipFileStatus_t;
 
@@ -598,7 +598,7 @@ typedef struct hipFileIOParams {
 /** The outcome of one transfer of a batch. */
 typedef struct hipFileIOEvents {
     void *cookie;           /**< as given */
-    hipFileStatus_t status; /**< hipFileComplete, hipFileFailed, hipFileCanceled or hipFileTimeout */
+    hipFileStatus_t status; /**< hipFileComplete, hipFileFailed or hipFileCanceled */
     size_t ret;             /**< bytes moved if complete; if failed, read it as ssize_t: -errno for an error of the
                                  system, -hipFileHipDriverError for one of the GPU runtime, else -hipFileOpError_t */
 } hipFileIOEvents_t;
@@ -614,7 +614,8 @@ struct timespec;
  * @param[out] batch_idp  receives the batch; untouched on failure
  * @param max_nr          entries that may be outstanding at once, including those whose event was not collected;
  *                        1 to 4096
- * @return hipFileSuccess; hipFileInvalidValue if batch_idp is NULL or max_nr out of range.
+ * @return hipFileSuccess; hipFileInvalidValue if batch_idp is NULL or max_nr out of range; hipFileInternalError if
+ *         there is not enough memory for so many entries.
  */
 HIPFILE_API hipFileError_t hipFileBatchIOSetUp(hipFileBatchHandle_t *batch_idp, unsigned int max_nr);
 
@@ -633,21 +634,24 @@ HIPFILE_API hipFileError_t hipFileBatchIOSetUp(hipFileBatchHandle_t *batch_idp, 
  *         hipFileDriverNotInitialized if the driver is not open; for the first entry that has one:
  *         hipFileHandleNotRegistered, hipFileInvalidValue for a null pointer, hipFileHipMemoryTypeInvalid,
  *         hipFileHipDriverError, hipFileInvalidValue for a negative offset, a range outside the memory, a wrong opcode or
- *         mode; hipFileBatchFull if room is lacking.
+ *         mode; hipFileBatchFull if room is lacking; hipFileInternalError if memory is. The text of
+ *         hipFileExtLastError() names the entry, counted from 0, and the wrong value.
  */
 HIPFILE_API hipFileError_t hipFileBatchIOSubmit(hipFileBatchHandle_t batch_idp, unsigned int nr,
                                                 hipFileIOParams_t *iocbp, unsigned int flags);
 
 /**
  * Collects events of finished transfers, in the order in which they finished. Blocks until min_nr are there, nothing
- * is left in flight, or the time is up.
+ * is left in flight, or the time is up. A call that waits long without any event says so on stderr, once, and names the
+ * file, the engine and the age of the oldest transfer (HIPFILE_WAIT_NOTICE); so does hipFileBatchIODestroy.
  *
  * @param batch_idp   the batch
  * @param min_nr      events to wait for, at most *nr and the size of the batch
  * @param[in,out] nr  room in iocbp, > 0; receives the number of events delivered
  * @param[out] iocbp  receives the events
  * @param timeout     longest wait; NULL: no limit, zero: do not wait
- * @return hipFileSuccess, also with fewer than min_nr events or none; hipFileInvalidValue for a bad argument.
+ * @return hipFileSuccess, also with fewer than min_nr events or none; hipFileInvalidValue for a bad argument;
+ *         hipFileInternalError if there is not enough memory, and the events stay.
  */
 HIPFILE_API hipFileError_t hipFileBatchIOGetStatus(hipFileBatchHandle_t batch_idp, unsigned int min_nr,
                                                    unsigned int *nr, hipFileIOEvents_t *iocbp,

@@ -74,7 +74,7 @@ impl Bench {
     fn batch(&self, batch: &RawBatch) -> Duration {
         let began = Instant::now();
         let entry = |n: usize| Entry {
-            op: Some(Op::Read),
+            op: Ok(Op::Read),
             file: self.file.id(),
             buffer: self.buffer.ptr(),
             buffer_offset: (n * self.size) as i64,

@@ -1,22 +1,25 @@
-//! Batches: many transfers handed over in one call and collected later. Which state an entry is in is kept by `slots`,
-//! what carries it is decided by `route`; here they meet the threads and whoever waits.
+//! Batches: many transfers handed over in one call and collected later. Which state an entry is in is kept by `desk`, what
+//! carries it is decided by `route`; here they meet what entries are and the threads.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::buffer::DevPtr;
+use crate::buffer::{BufferRecord, DevPtr};
+use crate::config::Config;
+use crate::desk::{Desk, Event, Offer, Oldest, Serving, Stall, Work};
 use crate::driver::{Driver, FileId, Inner};
+use crate::engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::notice;
 use crate::op::Op;
 use crate::queued::{Queued, Request, Source};
 use crate::registry::Registry;
 use crate::route::Way;
-use crate::slots::{Refused, Slots};
+use crate::slots::Refused;
 use crate::sys;
-use crate::ticket::{Complete, Ending, Ticket};
-use crate::transfer;
-use crate::transfer::Cache;
+use crate::ticket::Ending;
+use crate::transfer::{self, Cache};
 
 /// Most entries of one batch.
 pub const MAX_BATCH: usize = 4096;
@@ -30,14 +33,12 @@ const SHARE_BYTES: usize = 4 << 20;
 const SMALL: usize = 64 << 10;
 /// How many threads serve one batch whose entries mostly wait for storage.
 const WAITING_THREADS: usize = 16;
-/// After this long without any event a waiting call says so on standard error.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One transfer of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// The direction. `None`, for callers whose own notion of it may be out of range, is refused.
-    pub op: Option<Op>,
+    /// The direction. An error, for callers whose own notion of it may be out of range, is refused.
+    pub op: Result<Op, NoOp>,
     /// The file.
     pub file: FileId,
     /// The memory, registered or not.
@@ -52,25 +53,13 @@ pub struct Entry {
     pub cookie: u64,
 }
 
-/// How an entry ended.
-#[derive(Clone, Debug)]
-pub struct Event {
-    /// The entry's own.
-    pub cookie: u64,
-    /// How it ended.
-    pub status: EventStatus,
-}
-
-/// How an entry ended.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum EventStatus {
-    /// So many bytes moved; fewer than asked for as [`Driver::read`] says.
-    Complete(usize),
-    /// Nothing moved.
-    Failed(Error),
-    /// It was canceled before it started.
-    Canceled,
+/// What a caller gave instead of a direction: what it is called, and its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoOp {
+    /// What the value is called.
+    pub name: &'static str,
+    /// The value.
+    pub value: i64,
 }
 
 /// A batch for callers with raw addresses. Every method may be called from any thread at any time.
@@ -79,52 +68,47 @@ pub enum EventStatus {
 /// its memory is no longer used. Dropping a batch is as [`RawBatch::destroy`].
 #[derive(Debug)]
 pub struct RawBatch {
-    core: Arc<Core>,
-    capacity: usize,
+    desk: Arc<Desk<Waiting>>,
     forks: u32,
 }
 
-#[derive(Debug)]
-struct Core {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Debug)]
-struct State {
-    slots: Slots<Waiting, Event>,
-    /// Threads that serve the batch, or will.
-    serving: usize,
-    /// The fewest events that a waiting call wants.
-    wanted: usize,
-    /// Events so far, to tell progress from none.
-    events: u64,
-}
-
+/// An entry that waits for a thread.
 #[derive(Debug)]
 struct Waiting {
     queued: Queued,
     driver: Arc<Inner>,
 }
 
+/// What can be told of an entry.
+#[derive(Clone, Copy, Debug)]
+struct Note {
+    op: Op,
+    /// The caller's descriptor.
+    fd: RawFd,
+    /// The descriptor that the entry keeps open.
+    reach: RawFd,
+    file_offset: u64,
+    len: usize,
+}
+
 impl RawBatch {
     /// A batch with room for `capacity` entries whose events were not collected: 1 to [`MAX_BATCH`].
     ///
     /// # Errors
-    /// `InvalidValue` for another capacity.
+    /// `InvalidValue` for another capacity, `InternalError` when there is no memory for so many.
     pub fn new(capacity: usize) -> Result<RawBatch> {
+        const OP: &str = "set up batch";
         if capacity == 0 || capacity > MAX_BATCH {
             let why = format!("a batch has room for 1 to {MAX_BATCH} entries, not {capacity}");
-            return Err(Error::message(ErrorKind::InvalidValue, "set up batch", why));
+            return Err(Error::message(ErrorKind::InvalidValue, OP, why));
         }
-        let state = State { slots: Slots::new(capacity), serving: 0, wanted: usize::MAX, events: 0 };
-        let core = Core { state: Mutex::new(state), changed: Condvar::new() };
-        Ok(RawBatch { core: Arc::new(core), capacity, forks: sys::forks() })
+        let desk = Desk::new(capacity, Config::default().wait_notice).map_err(|_| no_memory(OP))?;
+        Ok(RawBatch { desk: Arc::new(desk), forks: sys::forks() })
     }
 
     /// The most entries whose events were not collected.
     pub fn capacity(&self) -> usize {
-        self.capacity
+        self.desk.capacity()
     }
 
     fn check_process(&self, op: &'static str) -> Result<()> {
@@ -144,8 +128,9 @@ impl RawBatch {
     /// closed meanwhile does not stop them: they keep their file and memory.
     ///
     /// # Errors
-    /// For the first entry that has one: `HandleNotRegistered`; for the memory as [`Driver::register_buffer`]; then
-    /// `InvalidValue` for an offset that is negative, a range outside the memory, no direction. `BatchFull` after that.
+    /// For the first entry that has one, named by its number from 0: `HandleNotRegistered`; for the memory as
+    /// [`Driver::register_buffer`]; then `InvalidValue` for an offset that is negative, a range outside the memory, no
+    /// direction. After that `BatchFull`, or `InternalError` when there is no memory for the list.
     ///
     /// # Safety
     /// The memory must be valid, and not accessed in a conflicting way, until the entry's event was collected or the batch
@@ -158,55 +143,52 @@ impl RawBatch {
             return Err(Error::message(ErrorKind::DriverClosing, OP, why));
         }
         let mut last = None;
-        let requests: Vec<_> =
-            entries.iter().map(|entry| request(&driver.inner, entry, &mut last)).collect::<Result<_>>()?;
-        let told = Arc::clone(&self.core) as Arc<dyn Complete>;
-        let accepted = requests.into_iter().zip(entries).map(|(request, entry)| {
-            let queued = Queued::new(request, Ticket::new(Arc::clone(&told), entry.cookie));
-            Waiting { queued, driver: Arc::clone(&driver.inner) }
-        });
-        let mut state = self.core.lock();
-        match state.slots.submit(accepted) {
-            Ok(()) => {}
-            Err(Refused::Closed) => {
-                return Err(Error::message(ErrorKind::InvalidValue, OP, "the batch is destroyed"));
-            }
-            Err(Refused::Full { free }) => {
-                let count = entries.len();
-                let why = format!("{count} entries for {free} free places of {}", self.capacity);
-                return Err(Error::message(ErrorKind::BatchFull, OP, why));
-            }
+        let mut requests = Vec::new();
+        requests.try_reserve_exact(entries.len()).map_err(|_| no_memory(OP))?;
+        for (at, entry) in entries.iter().enumerate() {
+            let checked = request(&driver.inner, entry, &mut last);
+            requests.push(checked.map_err(|error| error.of_entry(at))?);
         }
+        let offers = requests.into_iter().zip(entries).map(|(request, entry)| Offer {
+            cookie: entry.cookie,
+            note: note(&request),
+            piece: request,
+        });
+        let make = |request, ticket| Waiting {
+            queued: Queued::new(request, ticket),
+            driver: Arc::clone(&driver.inner),
+        };
         // Large entries wait for storage, each on a thread of its own; small ones share a thread until it has company.
-        let large = entries.iter().filter(|entry| entry.len > SMALL).count().min(WAITING_THREADS);
-        let invited = (0..large.max(1)).take_while(|_| state.invite(large.max(1))).count();
-        drop(state);
-        (0..invited).for_each(|_| self.core.join(&driver.inner));
-        Ok(())
+        let large = entries.iter().filter(|entry| entry.len > SMALL).count().clamp(1, WAITING_THREADS);
+        let patience = driver.config().wait_notice;
+        self.desk.submit(&driver.inner, offers, make, large, patience).map_err(|refused| match refused {
+            Refused::Closed => Error::message(ErrorKind::InvalidValue, OP, "the batch is destroyed"),
+            Refused::Full { free } => {
+                let (count, capacity) = (entries.len(), self.capacity());
+                let why = format!("{count} entries for {free} free places of {capacity}");
+                Error::message(ErrorKind::BatchFull, OP, why)
+            }
+            Refused::NoMemory => no_memory(OP),
+        })
     }
 
     /// Collects up to `most` events, in the order in which the entries ended. Waits until there are `min`, or nothing is
     /// left in flight, or `timeout` is over (`None`: no limit), or the batch is destroyed.
     ///
     /// # Errors
-    /// `InvalidValue` when `min` is more than `most` or than the batch has room for.
+    /// `InvalidValue` when `min` is more than `most` or than the batch has room for; `InternalError` when there is no memory
+    /// for the list (the events stay).
     pub fn poll(&self, min: usize, most: usize, timeout: Option<Duration>) -> Result<Vec<Event>> {
         const OP: &str = "poll batch";
-        if min > most || min > self.capacity {
-            let why = format!("{min} events of at most {most}, from a batch of {}", self.capacity);
+        let capacity = self.capacity();
+        if min > most || min > capacity {
+            let why = format!("{min} events of at most {most}, from a batch of {capacity}");
             return Err(Error::message(ErrorKind::InvalidValue, OP, why));
         }
         self.check_process(OP)?;
         // A call without a limit works instead of sleeping: what it waits for is done sooner than a thread wakes up.
-        while timeout.is_none() && help(&self.core, min) {}
-        let mut state = self.core.wait(timeout, |state| {
-            let enough = state.slots.finished() >= min || state.slots.in_flight() == 0;
-            if !enough {
-                state.wanted = state.wanted.min(min);
-            }
-            enough || state.slots.is_closed()
-        });
-        Ok(state.slots.collect(most))
+        while timeout.is_none() && help(&self.desk, min) {}
+        self.desk.collect(min, most, timeout).map_err(|_| no_memory(OP))
     }
 
     /// Cancels the entries that have not started. The others go on.
@@ -215,24 +197,16 @@ impl RawBatch {
     /// `DriverClosing` in the child of a fork.
     pub fn cancel(&self) -> Result<()> {
         self.check_process("cancel batch")?;
-        let canceled = self.core.lock().slots.cancel();
-        canceled.into_iter().for_each(|waiting| waiting.queued.end(Ending::Canceled));
+        self.desk.cancel();
         Ok(())
     }
 
     /// Cancels what has not started, waits for what has, drops the events. Calls that wait for events return, later ones
     /// are refused or find nothing. Does nothing in the child of a fork.
     pub fn destroy(&self) {
-        if self.in_forked_child() {
-            return;
+        if !self.in_forked_child() {
+            self.desk.close();
         }
-        let canceled = {
-            let mut state = self.core.lock();
-            self.core.changed.notify_all();
-            state.slots.close()
-        };
-        canceled.into_iter().for_each(|waiting| waiting.queued.end(Ending::Canceled));
-        drop(self.core.wait(None, |state| state.slots.in_flight() == 0));
     }
 }
 
@@ -242,15 +216,17 @@ impl Drop for RawBatch {
     }
 }
 
+fn no_memory(op: &'static str) -> Error {
+    Error::message(ErrorKind::InternalError, op, "there is not enough memory")
+}
+
 /// Looks up and checks one entry.
-fn request(
-    driver: &Inner,
-    entry: &Entry,
-    last: &mut Option<Arc<crate::buffer::BufferRecord>>,
-) -> Result<Request> {
+fn request(driver: &Inner, entry: &Entry, last: &mut Option<Arc<BufferRecord>>) -> Result<Request> {
     let op = entry.op.unwrap_or(Op::Read);
-    let file = driver.hold_file(entry.file);
-    let file = file.ok_or_else(|| Error::new(ErrorKind::HandleNotRegistered, op.name()))?;
+    let file = driver.hold_file(entry.file).ok_or_else(|| {
+        let why = format!("handle {:#x}", entry.file.as_raw());
+        Error::message(ErrorKind::HandleNotRegistered, op.name(), why)
+    })?;
     let buffer = driver.hold_buffer(entry.buffer, entry.len, entry.buffer_offset, op, last)?;
     let invalid = |why: String| Error::message(ErrorKind::InvalidValue, op.name(), why);
     if entry.buffer_offset < 0 || entry.file_offset < 0 {
@@ -263,8 +239,8 @@ fn request(
     if len > moving && buffer.span(offset, len).is_none() {
         return Err(invalid(format!("size {len} passes the end of the buffer")));
     }
-    if entry.op.is_none() {
-        return Err(invalid("the operation is neither a read nor a write".to_owned()));
+    if let Err(NoOp { name, value }) = entry.op {
+        return Err(invalid(format!("{name} is {value}, which names neither a read nor a write")));
     }
     // The private descriptor is opened now: the caller's may be closed before the entry runs. If it cannot be had the
     // entry will say so.
@@ -272,134 +248,62 @@ fn request(
     Ok(Request { op, file, buffer, offset, len: moving, file_offset })
 }
 
-impl State {
-    /// Starts the entry that has waited longest; none that is a write, if only reads are wanted.
-    fn start(&mut self, reads_only: bool) -> Option<Waiting> {
-        match self.slots.first() {
-            Some(first) if reads_only && first.queued.is_write() => None,
-            _ => self.slots.start(),
-        }
-    }
-
-    /// Whether one more thread should serve the batch; it is counted already.
-    fn invite(&mut self, most: usize) -> bool {
-        let invited = self.slots.waiting() > 0 && self.serving < most;
-        self.serving += usize::from(invited);
-        invited
-    }
+fn note(request: &Request) -> Note {
+    let Request { op, file, file_offset, len, .. } = request;
+    let reach = file.plain(op.name()).map_or(file.fd(), |plain| plain.fd.as_raw_fd());
+    Note { op: *op, fd: file.fd(), reach, file_offset: *file_offset, len: *len }
 }
 
-impl Complete for Core {
-    fn complete(&self, tag: u64, ending: Ending) {
-        let status = match ending {
-            Ending::Done(Ok(moved)) => EventStatus::Complete(moved),
-            Ending::Done(Err(error)) => EventStatus::Failed(error),
-            Ending::Canceled => EventStatus::Canceled,
-        };
-        let mut state = self.lock();
-        state.slots.finish(Event { cookie: tag, status });
-        state.events += 1;
-        if state.slots.finished() >= state.wanted || state.slots.in_flight() == 0 {
-            state.wanted = usize::MAX;
-            drop(state);
-            self.changed.notify_all();
+impl Work for Waiting {
+    type Home = Arc<Inner>;
+    type Note = Note;
+
+    fn is_write(&self) -> bool {
+        self.queued.is_write()
+    }
+
+    fn end(self, ending: Ending) {
+        self.queued.end(ending);
+    }
+
+    fn send(home: &Arc<Inner>, desk: &Arc<Desk<Waiting>>) {
+        let (desk, last) = (Arc::clone(desk), Arc::clone(home));
+        home.workers().push(Box::new(move || serve(Serving { desk: &desk, last }, None, TURN, false)));
+    }
+
+    fn stalled(stall: &Stall<Note>) {
+        let Stall { waited, running, waiting, oldest } = stall;
+        let seconds = waited.as_secs_f64();
+        let mut text =
+            format!("a batch has given no event for {seconds:.1} s: {running} entries run, {waiting} wait");
+        if let Some(Oldest { note: Note { op, fd, reach, file_offset, len }, age, engine }) = oldest {
+            let path = std::fs::read_link(format!("/proc/self/fd/{reach}"));
+            let path = path.map_or_else(|_| "a file".to_owned(), |path| path.display().to_string());
+            let engine = engine.and_then(|at| engine::NAMES.get(usize::from(at))).unwrap_or(&"none yet");
+            let (op, age) = (op.name(), age.as_secs_f64());
+            text += &format!(
+                "; the oldest is a {op} of {len} bytes at offset {file_offset} of {path} (fd {fd}), engine {engine}, \
+                 {age:.1} s old"
+            );
         }
-    }
-}
-
-impl Core {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until `done` or until the time is over.
-    fn wait(
-        &self,
-        timeout: Option<Duration>,
-        mut done: impl FnMut(&mut State) -> bool,
-    ) -> MutexGuard<'_, State> {
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let began = Instant::now();
-        let mut state = self.lock();
-        let (mut events, mut said) = (state.events, false);
-        while !done(&mut state) {
-            let left = deadline.map_or(PATIENCE, |at| at.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
-                break;
-            }
-            let slice = left.min(PATIENCE);
-            let (again, result) =
-                self.changed.wait_timeout(state, slice).unwrap_or_else(PoisonError::into_inner);
-            state = again;
-            if result.timed_out() && slice == PATIENCE {
-                if state.events == events && !said {
-                    said = true;
-                    let seconds = began.elapsed().as_secs();
-                    let (running, waiting) = (state.slots.running(), state.slots.waiting());
-                    notice::line(format_args!(
-                        "a batch has given no event for {seconds} s: {running} entries run, {waiting} wait"
-                    ));
-                }
-                events = state.events;
-            }
-        }
-        state
-    }
-
-    /// Sends a thread that [`State::invite`] has counted.
-    fn join(self: &Arc<Core>, driver: &Arc<Inner>) {
-        let (core, last) = (Arc::clone(self), Arc::clone(driver));
-        driver.workers().push(Box::new(move || serve(Serving { core: &core, last }, None, TURN, false)));
-    }
-
-    fn invite(self: &Arc<Core>, driver: &Arc<Inner>, most: usize) {
-        let invited = self.lock().invite(most);
-        if invited {
-            self.join(driver);
-        }
-    }
-}
-
-/// A thread's service to a batch. Ends the count also when the work panics, and sends another thread if there is more.
-struct Serving<'a> {
-    core: &'a Arc<Core>,
-    /// The driver whose entry was carried out last.
-    last: Arc<Inner>,
-}
-
-impl Drop for Serving<'_> {
-    fn drop(&mut self) {
-        let mut state = self.core.lock();
-        state.serving -= 1;
-        let invited = state.invite(1);
-        drop(state);
-        if invited {
-            self.core.join(&self.last);
-        }
+        notice::line(format_args!("{text}"));
     }
 }
 
 /// Carries out what a call waits for, on its own thread; whether there was anything. Only reads: a write may raise a signal
 /// on the thread that does it, which the caller of this does not expect.
-fn help(core: &Arc<Core>, wanted: usize) -> bool {
-    let mut state = core.lock();
-    let missing = wanted.saturating_sub(state.slots.finished());
-    if missing == 0 {
-        return false;
-    }
-    let Some(first) = state.start(true) else { return false };
-    state.serving += 1;
-    drop(state);
-    let serving = Serving { core, last: Arc::clone(&first.driver) };
+fn help(desk: &Arc<Desk<Waiting>>, wanted: usize) -> bool {
+    let Some((first, missing)) = desk.help(wanted) else { return false };
+    let serving = Serving { desk, last: Arc::clone(&first.driver) };
     serve(serving, Some(first), missing.min(TURN), true);
     true
 }
 
 /// Carries entries of a batch out until none waits, or until it has carried `left` of them.
-fn serve(mut serving: Serving<'_>, mut first: Option<Waiting>, mut left: usize, reads_only: bool) {
-    let core = serving.core;
+fn serve(mut serving: Serving<'_, Waiting>, mut first: Option<Waiting>, mut left: usize, reads_only: bool) {
+    let desk = serving.desk;
     while left > 0 {
-        let Some(Waiting { queued, driver }) = first.take().or_else(|| core.lock().start(reads_only)) else {
+        let Some(Waiting { queued, driver }) = first.take().or_else(|| desk.start(reads_only, None)) else {
             return;
         };
         serving.last = driver;
@@ -407,14 +311,14 @@ fn serve(mut serving: Serving<'_>, mut first: Option<Waiting>, mut left: usize, 
         let way = queued.transfer().and_then(|transfer| driver.router().queue_for(&transfer));
         let Some(way) = way else {
             let most = if queued.len() > SMALL { WAITING_THREADS } else { driver.busy_threads() };
-            core.invite(driver, most);
+            desk.invite(driver, most);
             left -= 1;
             carry(driver, queued);
             continue;
         };
         let (first, again) = (Some(queued), Vec::new());
         let mut turn =
-            Turn { core, driver, way, first, odd: None, left, taken: 0, bytes: 0, again, reads_only };
+            Turn { desk, driver, way, first, odd: None, left, taken: 0, bytes: 0, again, reads_only };
         match driver.router().queue(way) {
             Some(queue) => queue.run(&mut turn),
             None => turn.again.extend(turn.first.take()),
@@ -422,11 +326,11 @@ fn serve(mut serving: Serving<'_>, mut first: Option<Waiting>, mut left: usize, 
         let Turn { odd, again, left: rest, .. } = turn;
         left = rest;
         for queued in again {
-            core.invite(driver, WAITING_THREADS);
+            desk.invite(driver, WAITING_THREADS);
             carry(driver, queued);
         }
         if let Some(Waiting { queued, driver }) = odd {
-            core.invite(&driver, WAITING_THREADS);
+            desk.invite(&driver, WAITING_THREADS);
             carry(&driver, queued);
         }
     }
@@ -443,7 +347,7 @@ fn carry(driver: &Inner, queued: Queued) {
 
 /// What a thread takes out of a batch for an engine's queue: entries that go the same way.
 struct Turn<'a> {
-    core: &'a Arc<Core>,
+    desk: &'a Arc<Desk<Waiting>>,
     driver: &'a Arc<Inner>,
     way: Way,
     first: Option<Queued>,
@@ -459,10 +363,13 @@ struct Turn<'a> {
 impl Source for Turn<'_> {
     fn next(&mut self) -> Option<(Queued, Cache)> {
         let queued = match self.first.take() {
-            Some(first) => first,
+            Some(first) => {
+                first.reached(self.way.engine());
+                first
+            }
             None if self.odd.is_some() || self.left == 0 => return None,
             None => {
-                let waiting = self.core.lock().start(self.reads_only)?;
+                let waiting = self.desk.start(self.reads_only, Some(self.way.engine()))?;
                 let same = Arc::ptr_eq(&waiting.driver, self.driver)
                     && waiting
                         .queued
@@ -480,7 +387,7 @@ impl Source for Turn<'_> {
         self.bytes += queued.len();
         if self.taken.is_multiple_of(SHARE) || self.bytes >= SHARE_BYTES {
             self.bytes = 0;
-            self.core.invite(self.driver, self.driver.busy_threads());
+            self.desk.invite(self.driver, self.driver.busy_threads());
         }
         Some((queued, self.way.cache))
     }

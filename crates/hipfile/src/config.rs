@@ -117,6 +117,9 @@ pub struct Config {
     pub pool_idle: Option<Duration>,
     /// Bytes of staging memory for streams alone; at least one Block. A stream with work queued has one Block of it.
     pub stream_len: usize,
+    /// After how long without progress a call that waits for a batch says on standard error what it waits for; `None` for
+    /// never.
+    pub wait_notice: Option<Duration>,
 }
 
 impl Default for Config {
@@ -148,6 +151,7 @@ impl Default for Config {
             pool_len: 64 << 20,
             pool_idle: Some(Duration::from_secs(10)),
             stream_len: 32 << 20,
+            wait_notice: Some(Duration::from_secs(10)),
         }
     }
 }
@@ -393,8 +397,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "10",
         text: "After this long without need staging memory is given back, all but the first 4 MiB.",
         set: |c, v| {
-            let seconds: u32 = v.parse().map_err(|_| "it is not a number of seconds")?;
-            c.pool_idle = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+            c.pool_idle = seconds(v)?;
             Ok(())
         },
     },
@@ -405,6 +408,16 @@ pub const SETTINGS: &[Setting] = &[
         text: "Staging memory for streams alone: one Block for each stream with work queued. A stream that finds none is refused.",
         set: |c, v| {
             c.stream_len = size(v)?;
+            Ok(())
+        },
+    },
+    Setting {
+        variable: "HIPFILE_WAIT_NOTICE",
+        values: "seconds; 0 for never",
+        default: "10",
+        text: "After this long without progress a call that waits for a batch says on stderr which file and engine it waits for.",
+        set: |c, v| {
+            c.wait_notice = seconds(v)?;
             Ok(())
         },
     },
@@ -514,6 +527,12 @@ fn count(value: &str, most: usize) -> Result<usize, String> {
         Ok(number) if (1..=most).contains(&number) => Ok(number),
         _ => Err(format!("it is not a number from 1 to {most}")),
     }
+}
+
+/// A time; none for 0.
+fn seconds(value: &str) -> Result<Option<Duration>, String> {
+    let seconds: u32 = value.parse().map_err(|_| "it is not a number of seconds")?;
+    Ok((seconds > 0).then(|| Duration::from_secs(seconds.into())))
 }
 
 /// A number of bytes: digits, then K, M or G (powers of 1024), in either case.

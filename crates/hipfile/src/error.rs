@@ -104,24 +104,32 @@ pub struct Error {
     op: &'static str,
     source: Source,
     context: Option<Arc<Context>>,
+    /// Which entry of a list is at fault.
+    entry: Option<usize>,
 }
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, op: &'static str) -> Error {
-        Error { kind, op, source: Source::None, context: None }
+        Error { kind, op, source: Source::None, context: None, entry: None }
     }
 
     pub(crate) fn message(kind: ErrorKind, op: &'static str, message: impl Into<Cow<'static, str>>) -> Error {
-        Error { kind, op, source: Source::Message(message.into()), context: None }
+        Error { kind, op, source: Source::Message(message.into()), context: None, entry: None }
     }
 
     pub(crate) fn os(op: &'static str, errno: i32) -> Error {
-        Error { kind: ErrorKind::Io, op, source: Source::Os(errno, None), context: None }
+        Error { kind: ErrorKind::Io, op, source: Source::Os(errno, None), context: None, entry: None }
     }
 
     /// An errno that would puzzle without its reason.
     pub(crate) fn os_because(op: &'static str, errno: i32, why: impl Into<Cow<'static, str>>) -> Error {
-        Error { kind: ErrorKind::Io, op, source: Source::Os(errno, Some(why.into())), context: None }
+        Error {
+            kind: ErrorKind::Io,
+            op,
+            source: Source::Os(errno, Some(why.into())),
+            context: None,
+            entry: None,
+        }
     }
 
     pub(crate) fn errno(op: &'static str, errno: rustix::io::Errno) -> Error {
@@ -134,12 +142,16 @@ impl Error {
         code: u32,
         name: impl Into<Cow<'static, str>>,
     ) -> Error {
-        Error { kind, op, source: Source::Device { code, name: name.into() }, context: None }
+        Error { kind, op, source: Source::Device { code, name: name.into() }, context: None, entry: None }
     }
 
     pub(crate) fn with_context(mut self, context: Context) -> Error {
         self.context = Some(Arc::new(context));
         self
+    }
+
+    pub(crate) fn of_entry(self, entry: usize) -> Error {
+        Error { entry: Some(entry), ..self }
     }
 
     /// The same cause, as another kind.
@@ -155,6 +167,11 @@ impl Error {
     /// The operation that failed, in one word.
     pub fn operation(&self) -> &'static str {
         self.op
+    }
+
+    /// Which entry of a list that was handed over is at fault, from 0.
+    pub fn entry(&self) -> Option<usize> {
+        self.entry
     }
 
     /// The errno beneath, when an operating system call failed.
@@ -177,6 +194,9 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.op)?;
+        if let Some(entry) = self.entry {
+            write!(f, "entry {entry}: ")?;
+        }
         if let Some(c) = &self.context {
             match (&c.path, c.fd) {
                 (Some(path), Some(fd)) => write!(f, "{} (fd {fd})", path.display())?,

@@ -35,6 +35,7 @@ mod block;
 #[allow(unsafe_code, reason = "declares what makes a range of memory valid")]
 mod buffer;
 mod config;
+mod desk;
 #[allow(unsafe_code, reason = "calls the runtimes' function tables")]
 mod device;
 #[allow(unsafe_code, reason = "the unsafe verbs, for callers with raw addresses")]
@@ -69,6 +70,7 @@ mod stats;
 pub mod storage;
 #[allow(unsafe_code, reason = "work that outlives the call, on the caller's stream")]
 mod stream;
+mod sync;
 #[allow(unsafe_code, reason = "system calls without a wrapper")]
 mod sys;
 mod ticket;
@@ -77,11 +79,12 @@ mod transfer;
 mod usage;
 mod workers;
 
-pub use batch::{Batches, Entry, Event, EventStatus, MAX_BATCH, RawBatch};
+pub use batch::{Batches, Entry, MAX_BATCH, NoOp, RawBatch};
 pub use buffer::DevPtr;
 pub use config::{
     Config, DeviceChoice, ENGINE_NAMES, Fallback, Order, PageCache, SETTINGS, Setting, WriteSync,
 };
+pub use desk::{Event, EventStatus};
 pub use device::{DeviceInfo, StreamPtr};
 pub use driver::{Driver, FileId};
 pub use error::{Error, ErrorKind, Result};

@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::batch::{Entry, EventStatus, RawBatch};
+use crate::batch::{Entry, RawBatch};
+use crate::desk::EventStatus;
 use crate::driver::Driver;
 use crate::error::{Error, ErrorKind, Result};
 use crate::handle::{Buffer, File};
@@ -37,8 +38,10 @@ pub struct Finished {
 
 /// Transfers handed over together and collected as they end, in any order.
 ///
-/// The batch owns the buffers that are in flight. Dropping it cancels what has not started and waits for the rest; a batch
-/// that is forgotten instead leaks them. Either way no memory is freed that is in use.
+/// The batch owns the buffers that are in flight. Dropping it cancels what has not started, waits for what has, and then
+/// frees the buffers; results that were not collected are lost. A batch that is forgotten instead
+/// ([`std::mem::forget`]) leaks its buffers, and everything that was submitted is carried out. Either way no memory is freed
+/// that is in use.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -98,6 +101,11 @@ impl Batch {
     pub fn submit(&mut self, jobs: Vec<Job>) -> Result<(), (Error, Vec<Job>)> {
         let entries: Result<Vec<_>> =
             jobs.iter().zip(self.next..).map(|(job, cookie)| entry(job, cookie)).collect();
+        // What was accepted must be kept, so there must be room for it beforehand.
+        if self.held.try_reserve(jobs.len()).is_err() {
+            let why = "there is not enough memory";
+            return Err((Error::message(ErrorKind::InternalError, "submit batch", why), jobs));
+        }
         // SAFETY: the batch keeps the buffers and the files until their events are collected, and nobody else can reach
         // the buffers: it owns them.
         let submitted = entries.and_then(|entries| unsafe { self.raw.submit(&self.driver, &entries) });
@@ -145,6 +153,6 @@ fn entry(job: &Job, cookie: u64) -> Result<Entry> {
     let file_offset = i64::try_from(job.file_offset).map_err(too_far)?;
     let buffer_offset =
         i64::try_from(start).map_err(|_| invalid(format!("buffer offset {start} is too large")))?;
-    let (op, file, buffer) = (Some(job.op), job.file.id(), job.buffer.ptr());
+    let (op, file, buffer) = (Ok(job.op), job.file.id(), job.buffer.ptr());
     Ok(Entry { op, file, buffer, buffer_offset, file_offset, len, cookie })
 }

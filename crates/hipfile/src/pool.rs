@@ -2,7 +2,8 @@
 //! returns when all helpers are done.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, thread};
 
 /// Helpers shared by all transfers of a driver.
 #[derive(Debug)]
@@ -178,7 +179,7 @@ pub(crate) fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> bool 
     let mut before: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: both sets are valid; the new thread inherits the mask, this one gets its own back below.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) };
-    let spawned = std::thread::Builder::new().name(name).spawn(body).is_ok();
+    let spawned = thread::Builder::new().name(name).spawn(body).is_ok();
     // SAFETY: `before` is the mask this thread had.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
     spawned

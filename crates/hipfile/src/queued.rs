@@ -46,7 +46,12 @@ impl Queued {
     pub(crate) fn transfer(&self) -> Option<Transfer<'_>> {
         let Request { op, file, buffer, offset, len, file_offset } = &self.request;
         let span = buffer.span(*offset, *len)?;
-        Some(Transfer::new(*op, file, span, *file_offset))
+        Some(Transfer { watch: Some(&self.ticket), ..Transfer::new(*op, file, span, *file_offset) })
+    }
+
+    /// Tells that an engine was given it.
+    pub(crate) fn reached(&self, engine: u8) {
+        self.ticket.reached(engine);
     }
 
     /// Lets go of file and memory, then tells.

@@ -344,6 +344,7 @@ impl Router {
         if transfer.op == Op::Write && transfer.file.appends() {
             return None;
         }
+        transfer.watch.inspect(|ticket| ticket.reached(engine::LAST_RESORT as u8));
         let moved = engine.run_small(&Transfer { cache, ..*transfer })?;
         for counters in counters {
             counters.staged_whole(transfer.op, engine::LAST_RESORT, reason, moved);
@@ -384,6 +385,7 @@ impl Router {
             let step = self.next_step(&rest, walk.excluded | unfit, !walk.through_cache);
             let Some(Step { choice, mut part, staged }) = step else { break };
             let staged = staged.map(|reason| walk.given_up.unwrap_or(reason));
+            // An engine may keep it for long: who waits can be told which.
             transfer.watch.inspect(|ticket| ticket.reached(choice.index as u8));
             if self.fallback == Fallback::Forbid {
                 // Known beforehand: part of it would have to be staged.

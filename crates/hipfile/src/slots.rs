@@ -1,7 +1,7 @@
 //! The states of a batch's entries, as a plain state machine: waiting, running, finished, collected. It runs nothing,
 //! waits for nothing and has no lock.
 
-use std::collections::VecDeque;
+use std::collections::{TryReserveError, VecDeque};
 
 /// Entries of type `W` on their way to events of type `E`.
 #[derive(Debug)]
@@ -26,11 +26,20 @@ pub(crate) enum Refused {
     },
     /// The batch is closed.
     Closed,
+    /// There is no memory for the list.
+    NoMemory,
 }
 
 impl<W, E> Slots<W, E> {
-    pub(crate) fn new(capacity: usize) -> Slots<W, E> {
-        Slots { capacity, waiting: VecDeque::new(), running: 0, finished: VecDeque::new(), closed: false }
+    /// No entries, and room for the events of all there may be.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub(crate) fn new(capacity: usize) -> Result<Slots<W, E>, TryReserveError> {
+        let (mut waiting, mut finished) = (VecDeque::new(), VecDeque::new());
+        waiting.try_reserve_exact(capacity)?;
+        finished.try_reserve_exact(capacity)?;
+        Ok(Slots { capacity, waiting, running: 0, finished, closed: false })
     }
 
     /// Entries accepted whose event was not collected.
@@ -68,6 +77,8 @@ impl<W, E> Slots<W, E> {
         if entries.len() > free {
             return Err(Refused::Full { free });
         }
+        // Canceling hands the list out, so that its memory may have to be got anew.
+        self.waiting.try_reserve(entries.len()).map_err(|_| Refused::NoMemory)?;
         self.waiting.extend(entries);
         Ok(())
     }
@@ -100,8 +111,15 @@ impl<W, E> Slots<W, E> {
     }
 
     /// Collects up to `most` events.
-    pub(crate) fn collect(&mut self, most: usize) -> Vec<E> {
-        self.finished.drain(..most.min(self.finished.len())).collect()
+    ///
+    /// # Errors
+    /// There is no memory for the list; nothing was collected.
+    pub(crate) fn collect(&mut self, most: usize) -> Result<Vec<E>, TryReserveError> {
+        let count = most.min(self.finished.len());
+        let mut events = Vec::new();
+        events.try_reserve_exact(count)?;
+        events.extend(self.finished.drain(..count));
+        Ok(events)
     }
 
     /// Accepts and collects nothing from now on; what has not started is handed out as by [`cancel`](Slots::cancel).
@@ -139,7 +157,7 @@ mod tests {
         let mut step = 0;
         while step < 100_000 {
             let capacity = 1 + random(20);
-            let mut slots: Slots<usize, usize> = Slots::new(capacity);
+            let mut slots: Slots<usize, usize> = Slots::new(capacity).unwrap();
             let mut model: Vec<At> = Vec::new();
             let (mut running, mut finished) = (Vec::new(), VecDeque::new());
             for _ in 0..500 {
@@ -186,7 +204,7 @@ mod tests {
                         assert_eq!((slots.waiting(), count(&model, At::Waiting)), (0, 0));
                     }
                     4 => {
-                        for entry in slots.collect(random(8)) {
+                        for entry in slots.collect(random(8)).unwrap() {
                             assert_eq!((model[entry], finished.pop_front()), (At::Finished, Some(entry)));
                             model[entry] = At::Collected;
                         }

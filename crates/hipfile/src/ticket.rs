@@ -1,8 +1,7 @@
 //! The duty to say once how a piece of queued work ended. It knows nothing of what the work is.
 
-use std::sync::Arc;
-
 use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Arc;
 
 /// How queued work ended.
 #[derive(Debug)]
@@ -17,6 +16,11 @@ pub(crate) enum Ending {
 pub(crate) trait Complete: Send + Sync {
     /// Work ended; called exactly once for each ticket, from any thread. `tag` is the ticket's.
     fn complete(&self, tag: u64, ending: Ending);
+
+    /// An engine was given the work, or a part of it.
+    fn reached(&self, tag: u64, engine: u8) {
+        let _ = (tag, engine);
+    }
 }
 
 /// One piece of work's duty to tell. Dropped without having told, it tells of an internal error: nobody waits for
@@ -29,6 +33,13 @@ pub(crate) struct Ticket {
 impl Ticket {
     pub(crate) fn new(told: Arc<dyn Complete>, tag: u64) -> Ticket {
         Ticket { told: Some(told), tag }
+    }
+
+    /// Tells that an engine was given the work.
+    pub(crate) fn reached(&self, engine: u8) {
+        if let Some(told) = &self.told {
+            told.reached(self.tag, engine);
+        }
     }
 
     /// Tells how the work ended.

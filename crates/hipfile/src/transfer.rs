@@ -5,6 +5,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::file::FileRecord;
 use crate::op::Op;
 use crate::rangemap::Ranged;
+use crate::ticket::Ticket;
 
 /// Most bytes one call moves: what one system call of the kernel moves at most. Larger requests are shortened.
 pub const MAX_TRANSFER: usize = 0x7fff_f000;
@@ -30,6 +31,8 @@ pub(crate) struct Transfer<'a> {
     pub(crate) cache: Cache,
     /// Whether a stream is held until it is done. Then nothing may wait for the GPU, nor for anyone who might.
     pub(crate) held: bool,
+    /// Who is told which engine it is given to.
+    pub(crate) watch: Option<&'a Ticket>,
 }
 
 impl<'a> Transfer<'a> {
@@ -39,7 +42,7 @@ impl<'a> Transfer<'a> {
 
     /// As it is before anybody has decided anything about it.
     pub(crate) fn new(op: Op, file: &'a FileRecord, span: Span<'a>, file_offset: u64) -> Transfer<'a> {
-        Transfer { op, file, span, file_offset, cache: Cache::Through, held: false }
+        Transfer { op, file, span, file_offset, cache: Cache::Through, held: false, watch: None }
     }
 
     /// Where in the buffer it lies.

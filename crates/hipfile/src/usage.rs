@@ -1,10 +1,10 @@
 //! Counting the operations that use an object, without a cache line that every thread writes. Not a reference count:
 //! memory is kept alive by `Arc`; this answers only "may it be deregistered now?".
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering, fence};
-
 use crossbeam_utils::CachePadded;
+
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicBool, AtomicI64, Ordering, fence};
 
 const STRIPES: usize = 8;
 

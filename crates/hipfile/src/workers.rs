@@ -2,9 +2,9 @@
 //! here for a job to end.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::pool;
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::sys;
 
 /// Work that may run at any time on any thread.

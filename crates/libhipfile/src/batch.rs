@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 
-use hipfile::{Batches, DevPtr, Entry, ErrorKind, Event, EventStatus, Op, RawBatch};
+use hipfile::{Batches, DevPtr, Entry, ErrorKind, Event, EventStatus, NoOp, Op, RawBatch};
 
 use crate::abi::*;
 use crate::dispatch::forward;
@@ -119,7 +119,7 @@ fn batch_of(handle: hipFileBatchHandle_t) -> Result<Arc<RawBatch>, Failure> {
             None => list = *inherited,
         }
     }
-    Err(invalid("the batch handle is unknown"))
+    Err(invalid(format!("the batch handle {handle:p} is unknown")))
 }
 
 pub(crate) unsafe extern "C" fn set_up(
@@ -146,7 +146,7 @@ pub(crate) unsafe extern "C" fn submit(
 ) -> hipFileError_t {
     guard::status(c"hipFileBatchIOSubmit", || {
         if nr == 0 || iocbp.is_null() {
-            return Err(invalid("there are no entries"));
+            return Err(invalid(if nr == 0 { "nr is 0" } else { "iocbp is NULL" }));
         }
         let batch = batch_of(batch_idp)?;
         let driver = global::current()
@@ -155,7 +155,10 @@ pub(crate) unsafe extern "C" fn submit(
         let count = (nr as usize).min(batch.capacity() + 1);
         // SAFETY: `iocbp` is not NULL, so it points to `nr` transfers.
         let params = unsafe { std::slice::from_raw_parts(iocbp, count) };
-        let entries: Vec<_> = params.iter().map(entry).collect();
+        let mut entries = Vec::new();
+        let reserved = entries.try_reserve_exact(count);
+        reserved.map_err(|_| Failure::new(hipFileInternalError, "there is not enough memory"))?;
+        entries.extend(params.iter().map(entry));
         // SAFETY: the caller keeps the memory allocated until the events are collected.
         Ok(unsafe { batch.submit(&driver, &entries) }?)
     })
@@ -164,10 +167,14 @@ pub(crate) unsafe extern "C" fn submit(
 fn entry(params: &hipFileIOParams_t) -> Entry {
     // SAFETY: the union has one member, of plain numbers.
     let transfer = unsafe { params.u.batch };
-    let op = [(hipFileBatchRead, Op::Read), (hipFileBatchWrite, Op::Write)];
-    let op = op.into_iter().find(|(opcode, _)| *opcode == params.opcode).map(|(_, op)| op);
+    let op = match (params.opcode, params.mode) {
+        (hipFileBatchRead, hipFileBatch) => Ok(Op::Read),
+        (hipFileBatchWrite, hipFileBatch) => Ok(Op::Write),
+        (hipFileBatchRead | hipFileBatchWrite, mode) => Err(NoOp { name: "mode", value: mode.0.into() }),
+        (opcode, _) => Err(NoOp { name: "opcode", value: opcode.0.into() }),
+    };
     Entry {
-        op: op.filter(|_| params.mode == hipFileBatch),
+        op,
         file: file_id(params.fh),
         buffer: DevPtr::from(transfer.devPtr_base),
         buffer_offset: transfer.devPtr_offset,
@@ -186,7 +193,7 @@ pub(crate) unsafe extern "C" fn get_status(
 ) -> hipFileError_t {
     guard::status(c"hipFileBatchIOGetStatus", || {
         if iocbp.is_null() || nr.is_null() {
-            return Err(invalid("iocbp or nr is NULL"));
+            return Err(invalid(if iocbp.is_null() { "iocbp is NULL" } else { "nr is NULL" }));
         }
         // SAFETY: `nr` is not NULL, so it points to a number.
         let room = unsafe { nr.read() };

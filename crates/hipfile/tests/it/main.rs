@@ -63,6 +63,7 @@ over_file_systems! {
 }
 
 mod suite {
+    mod batch_rules;
     mod batches;
     mod buffers;
     mod coherence;

@@ -143,6 +143,7 @@ fn submit_answers_in_the_order_of_its_checks() {
         assert_eq!(call(batch, 1, &raw mut entry), expected);
         // Before room is looked at.
         assert_eq!(code(submit(batch, &mut [good, good, entry])), expected);
+        assert!(last_text().contains("entry 2: "), "{}", last_text());
     }
     assert_eq!(code(submit(batch, &mut [good, good, good])), hipFileBatchFull);
     fault::inject("hipPointerGetAttributes", When::Every, HipError::UNKNOWN).unwrap();
@@ -154,6 +155,40 @@ fn submit_answers_in_the_order_of_its_checks() {
     assert_eq!(poll(batch, 2, 2, None).1, [(1, hipFileComplete, 4096); 2]);
     ok(hipFileDriverClose());
     assert_eq!(code(submit(batch, &mut [good])), hipFileDriverNotInitialized);
+}
+
+fn last_text() -> String {
+    // SAFETY: all-zero is a value of a structure of numbers and raw pointers.
+    let mut info: hipFileExtErrorInfo_t = unsafe { core::mem::zeroed() };
+    info.size = size_of_val(&info);
+    // SAFETY: `info` is of the size it says.
+    ok(unsafe { hipFileExtLastError(&raw mut info) });
+    // SAFETY: a C string that lives until the next call.
+    unsafe { core::ffi::CStr::from_ptr(info.text) }.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn texts_name_the_entry_and_the_wrong_value() {
+    start();
+    let batch = set_up(8).unwrap();
+    let device = Device::new(8192, 0);
+    let (_file, fh) = registered_file(&[7; 8192]);
+    let good = read_entry(fh, &device, 0, 4096, 1);
+    let (mut opcode, mut mode, mut stale) = (good, good, good);
+    opcode.opcode = hipFileOpcode_t(77);
+    mode.mode = hipFileBatchMode_t(78);
+    stale.fh = core::ptr::without_provenance_mut(0x7_9079);
+    for (bad, word) in [(opcode, "opcode is 77"), (mode, "mode is 78"), (stale, "handle 0x79079")] {
+        assert!(code(submit(batch, &mut [good, bad, good])) != hipFileSuccess);
+        let text = last_text();
+        assert!(text.contains("entry 1: ") && text.contains(word), "{text}");
+    }
+    let unknown = core::ptr::without_provenance_mut(0x5a5a);
+    assert_eq!(code(hipFileBatchIOCancel(unknown)), hipFileInvalidValue);
+    assert!(last_text().contains("0x5a5a"), "{}", last_text());
+    assert_eq!(set_up(4097), Err(hipFileInvalidValue));
+    assert!(last_text().contains("4097"), "{}", last_text());
+    hipFileBatchIODestroy(batch);
 }
 
 #[test]
@@ -232,7 +267,8 @@ fn waits_keep_their_time_and_cancel_leaves_an_event_each() {
     ok(submit(batch, &mut entries));
     assert_eq!(poll(batch, 1, 8, Some((0, 0))), (hipFileSuccess, vec![]), "a poll does not wait");
     let began = Instant::now();
-    assert!(poll(batch, 128, 128, Some((0, 1_000_000))).1.len() < 128);
+    // The limit ends the wait and no transfer: hipFileTimeout is never seen.
+    assert!(poll(batch, 128, 128, Some((0, 1_000_000))).1.iter().all(|event| event.1 == hipFileComplete));
     assert!(began.elapsed() < Duration::from_secs(5));
     ok(hipFileBatchIOCancel(batch));
     let mut seen = HashSet::new();

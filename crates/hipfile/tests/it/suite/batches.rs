@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 use hip_emu::fault::{self, Fault, Rule, When};
 use hip_emu::function::Function;
 use hipfile::{
-    Batch, Buffer, Config, Driver, Entry, ErrorKind, Event, EventStatus, File, FileId, Job, Op, PageCache,
-    RawBatch,
+    Batch, Buffer, Config, Driver, Entry, ErrorKind, Event, EventStatus, File, FileId, Job, NoOp, Op,
+    PageCache, RawBatch,
 };
 
 use crate::support::{Random, Storage, driver_with};
 
 const ALL: &[&str] = &["p2p", "uring", "bounce"];
-const STAGED: &[&str] = &["uring", "bounce"];
+pub(super) const STAGED: &[&str] = &["uring", "bounce"];
 
 /// Ends the process with a message when a test takes too long: a hang is a failure, not a wait.
-struct Watchdog(Arc<std::sync::atomic::AtomicBool>);
+pub(super) struct Watchdog(Arc<std::sync::atomic::AtomicBool>);
 
 impl Watchdog {
-    fn new(what: &'static str, seconds: u64) -> Watchdog {
+    pub(super) fn new(what: &'static str, seconds: u64) -> Watchdog {
         let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let seen = Arc::clone(&done);
         std::thread::spawn(move || {
@@ -46,15 +46,15 @@ impl Drop for Watchdog {
 }
 
 /// A file of random bytes, registered, and as much device memory.
-struct Setup {
-    driver: Driver,
-    file: File,
+pub(super) struct Setup {
+    pub(super) driver: Driver,
+    pub(super) file: File,
     content: Vec<u8>,
     buffer: Buffer,
     _storage: Storage,
 }
 
-fn setup(engines: &[&str], len: usize, change: impl FnOnce(&mut Config)) -> Setup {
+pub(super) fn setup(engines: &[&str], len: usize, change: impl FnOnce(&mut Config)) -> Setup {
     let (driver, storage) = (driver_with(engines, change), Storage::here());
     let mut content = vec![0; len];
     Random::new().fill(&mut content);
@@ -68,21 +68,21 @@ fn setup(engines: &[&str], len: usize, change: impl FnOnce(&mut Config)) -> Setu
 
 impl Setup {
     /// Reads piece `n` of `len` bytes to its own place in the memory.
-    fn read(&self, n: usize, len: usize) -> Entry {
+    pub(super) fn read(&self, n: usize, len: usize) -> Entry {
         self.entry(Op::Read, n * len, len, n as u64)
     }
 
     fn entry(&self, op: Op, at: usize, len: usize, cookie: u64) -> Entry {
         let (file, buffer, at) = (self.file.id(), self.buffer.ptr(), at as i64);
-        Entry { op: Some(op), file, buffer, buffer_offset: at, file_offset: at, len, cookie }
+        Entry { op: Ok(op), file, buffer, buffer_offset: at, file_offset: at, len, cookie }
     }
 
-    fn submit(&self, batch: &RawBatch, entries: &[Entry]) -> hipfile::Result<()> {
+    pub(super) fn submit(&self, batch: &RawBatch, entries: &[Entry]) -> hipfile::Result<()> {
         // SAFETY: the memory outlives the batch, in every test, and is read back only when the events are there.
         unsafe { batch.submit(&self.driver, entries) }
     }
 
-    fn check_memory(&self) {
+    pub(super) fn check_memory(&self) {
         let mut now = vec![0; self.content.len()];
         self.buffer.download(0, &mut now).unwrap();
         assert!(now == self.content, "the memory holds what the file does");
@@ -90,7 +90,7 @@ impl Setup {
 }
 
 /// All events of a batch, each cookie once and whole.
-fn collect(batch: &RawBatch, count: usize, len: usize) {
+pub(super) fn collect(batch: &RawBatch, count: usize, len: usize) {
     let mut seen = HashSet::new();
     while seen.len() < count {
         for event in batch.poll(1, 7, None).unwrap() {
@@ -222,7 +222,7 @@ fn one_bad_entry_refuses_all() {
         ("behind the end", Entry { buffer_offset: 4 * 4096, len: 0, ..good }, ErrorKind::InvalidValue),
         ("over the end", Entry { buffer_offset: 1, len: 4 * 4096, ..good }, ErrorKind::InvalidValue),
         ("huge", Entry { len: usize::MAX, ..good }, ErrorKind::InvalidValue),
-        ("direction", Entry { op: None, ..good }, ErrorKind::InvalidValue),
+        ("direction", Entry { op: Err(NoOp { name: "opcode", value: 7 }), ..good }, ErrorKind::InvalidValue),
     ];
     for (what, entry, kind) in bad {
         let error = setup.submit(&batch, &[good, entry, good]).unwrap_err();

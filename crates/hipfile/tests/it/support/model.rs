@@ -250,7 +250,7 @@ impl World {
         // With faults only the first of several would meet them.
         let times = if self.may_fail { 1 } else { 1 + self.random.below(3) };
         let batch = self.batch.as_ref().expect("a batch");
-        let entry = Entry { op: Some(op), file: self.id, buffer, buffer_offset, file_offset, len, cookie: 1 };
+        let entry = Entry { op: Ok(op), file: self.id, buffer, buffer_offset, file_offset, len, cookie: 1 };
         // SAFETY: the range lies inside the buffer, which outlives the events and is used by this thread alone.
         unsafe { batch.submit(&self.driver, &vec![entry; times]) }?;
         let mut results = Vec::new();

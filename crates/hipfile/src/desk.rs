@@ -1,0 +1,369 @@
+//! Where those who hand entries of a batch in, the threads that carry them and those who wait for events meet: the
+//! entries' states behind one lock. It carries nothing and knows no file.
+
+use std::collections::{TryReserveError, VecDeque};
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::slots::{Refused, Slots};
+use crate::sync::atomic::{AtomicU8, Ordering};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use crate::ticket::{Complete, Ending, Ticket};
+
+/// How an entry ended.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// The entry's own.
+    pub cookie: u64,
+    /// How it ended.
+    pub status: EventStatus,
+}
+
+/// How an entry ended.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum EventStatus {
+    /// So many bytes moved; fewer than asked for as [`Driver::read`](crate::Driver::read) says.
+    Complete(usize),
+    /// Nothing moved.
+    Failed(Error),
+    /// It was canceled before it started.
+    Canceled,
+}
+
+/// An entry that is ready to be carried.
+pub(crate) trait Work: Send + Sized + 'static {
+    /// Where its threads come from.
+    type Home: Clone + Send + 'static;
+    /// What can be told of it while it is under way.
+    type Note: Copy + Send + 'static;
+
+    fn is_write(&self) -> bool;
+
+    /// Has its ticket tell.
+    fn end(self, ending: Ending);
+
+    /// Sends a thread, counted already, that serves the desk.
+    fn send(home: &Self::Home, desk: &Arc<Desk<Self>>);
+
+    /// Tells people what a call has waited for.
+    fn stalled(stall: &Stall<Self::Note>);
+}
+
+/// A wait without progress.
+#[derive(Debug)]
+pub(crate) struct Stall<N> {
+    pub(crate) waited: Duration,
+    pub(crate) running: usize,
+    pub(crate) waiting: usize,
+    /// Of the entries that run, the one that was handed in first.
+    pub(crate) oldest: Option<Oldest<N>>,
+}
+
+/// An entry under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Oldest<N> {
+    pub(crate) note: N,
+    /// Since it was handed in.
+    pub(crate) age: Duration,
+    /// The engine that has it, if one has.
+    pub(crate) engine: Option<u8>,
+}
+
+/// The desk of one batch.
+pub(crate) struct Desk<W: Work> {
+    state: Mutex<State<W>>,
+    changed: Condvar,
+    /// The engine that was given the entry of each place last; [`NO_ENGINE`] before that.
+    engines: Box<[AtomicU8]>,
+}
+
+const NO_ENGINE: u8 = u8::MAX;
+
+struct State<W: Work> {
+    /// Entries that wait, with their places.
+    slots: Slots<(usize, W), Event>,
+    /// What belongs to the entries that have not ended; an entry's ticket has its place for a tag.
+    places: Vec<Option<Place<W::Note>>>,
+    free: Vec<usize>,
+    /// Threads that serve, or will.
+    serving: usize,
+    /// The fewest events that a waiting call wants.
+    wanted: usize,
+    /// Events so far, to tell progress from none.
+    events: u64,
+    /// After how long without an event a waiting call says so.
+    patience: Option<Duration>,
+}
+
+struct Place<N> {
+    cookie: u64,
+    note: N,
+    since: Instant,
+    running: bool,
+}
+
+/// An entry to be handed in.
+pub(crate) struct Offer<P, N> {
+    pub(crate) cookie: u64,
+    pub(crate) note: N,
+    pub(crate) piece: P,
+}
+
+impl<W: Work> std::fmt::Debug for Desk<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Desk").field("capacity", &self.engines.len()).finish_non_exhaustive()
+    }
+}
+
+impl<W: Work> State<W> {
+    /// Starts the entry that has waited longest; none that is a write, if only reads are wanted.
+    fn start(&mut self, reads_only: bool) -> Option<(usize, W)> {
+        if reads_only && self.slots.first().is_some_and(|(_, first)| first.is_write()) {
+            return None;
+        }
+        let (place, work) = self.slots.start()?;
+        if let Some(place) = &mut self.places[place] {
+            place.running = true;
+        }
+        Some((place, work))
+    }
+
+    /// Whether one more thread should serve; it is counted already.
+    fn invite(&mut self, most: usize) -> bool {
+        let invited = self.slots.waiting() > 0 && self.serving < most;
+        self.serving += usize::from(invited);
+        invited
+    }
+}
+
+impl<W: Work> Desk<W> {
+    /// A desk with room for so many entries. What it needs for itself it has from now on.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub(crate) fn new(capacity: usize, patience: Option<Duration>) -> Result<Desk<W>, TryReserveError> {
+        let (mut places, mut free, mut engines) = (Vec::new(), Vec::new(), Vec::new());
+        places.try_reserve_exact(capacity)?;
+        free.try_reserve_exact(capacity)?;
+        engines.try_reserve_exact(capacity)?;
+        engines.resize_with(capacity, || AtomicU8::new(NO_ENGINE));
+        let slots = Slots::new(capacity)?;
+        let state = State { slots, places, free, serving: 0, wanted: usize::MAX, events: 0, patience };
+        Ok(Desk { state: Mutex::new(state), changed: Condvar::new(), engines: engines.into_boxed_slice() })
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.engines.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<W>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands entries in, all or none, and sees to it that up to `threads` threads serve them. Each gets a ticket, which
+    /// tells this desk.
+    pub(crate) fn submit<P>(
+        self: &Arc<Self>,
+        home: &W::Home,
+        offers: impl ExactSizeIterator<Item = Offer<P, W::Note>>,
+        make: impl Fn(P, Ticket) -> W,
+        threads: usize,
+        patience: Option<Duration>,
+    ) -> Result<(), Refused> {
+        let told = Arc::clone(self) as Arc<dyn Complete>;
+        let since = Instant::now();
+        let mut state = self.lock();
+        let State { slots, places, free, .. } = &mut *state;
+        slots.submit(offers.map(|Offer { cookie, note, piece }| {
+            let entered = Some(Place { cookie, note, since, running: false });
+            let place = match free.pop() {
+                Some(place) => {
+                    places[place] = entered;
+                    place
+                }
+                None => {
+                    places.push(entered);
+                    places.len() - 1
+                }
+            };
+            (place, make(piece, Ticket::new(Arc::clone(&told), place as u64)))
+        }))?;
+        state.patience = patience;
+        let invited = (0..threads).take_while(|_| state.invite(threads)).count();
+        drop(state);
+        (0..invited).for_each(|_| W::send(home, self));
+        Ok(())
+    }
+
+    /// Starts the entry that has waited longest, for a thread that will give it to that engine, if it knows; none that is a
+    /// write, if only reads are wanted.
+    pub(crate) fn start(&self, reads_only: bool, engine: Option<u8>) -> Option<W> {
+        let (place, work) = self.lock().start(reads_only)?;
+        self.engines[place].store(engine.unwrap_or(NO_ENGINE), Ordering::Relaxed);
+        Some(work)
+    }
+
+    /// Starts a read for a caller who waits for `wanted` events, and counts him as serving; how many he lacks.
+    pub(crate) fn help(&self, wanted: usize) -> Option<(W, usize)> {
+        let mut state = self.lock();
+        let missing = wanted.saturating_sub(state.slots.finished());
+        if missing == 0 {
+            return None;
+        }
+        let (place, work) = state.start(true)?;
+        state.serving += 1;
+        drop(state);
+        self.engines[place].store(NO_ENGINE, Ordering::Relaxed);
+        Some((work, missing))
+    }
+
+    /// Sends one more thread if there is work for it and fewer than `most` serve.
+    pub(crate) fn invite(self: &Arc<Self>, home: &W::Home, most: usize) {
+        let invited = self.lock().invite(most);
+        if invited {
+            W::send(home, self);
+        }
+    }
+
+    /// Collects up to `most` events, once there are `min`, or nothing is in flight, or the time is over, or the desk is
+    /// closed.
+    ///
+    /// # Errors
+    /// There is no memory for the list; the events stay.
+    pub(crate) fn collect(
+        &self,
+        min: usize,
+        most: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<Event>, TryReserveError> {
+        let mut state = self.wait(timeout, |state| {
+            let enough = state.slots.finished() >= min || state.slots.in_flight() == 0;
+            if !enough {
+                state.wanted = state.wanted.min(min);
+            }
+            enough || state.slots.is_closed()
+        });
+        state.slots.collect(most)
+    }
+
+    /// Cancels what has not started.
+    pub(crate) fn cancel(&self) {
+        let canceled = self.lock().slots.cancel();
+        end_all(canceled);
+    }
+
+    /// Accepts and collects nothing from now on, cancels what has not started, and waits for what has.
+    pub(crate) fn close(&self) {
+        let canceled = {
+            let mut state = self.lock();
+            self.changed.notify_all();
+            state.slots.close()
+        };
+        end_all(canceled);
+        drop(self.wait(None, |state| state.slots.in_flight() == 0));
+    }
+
+    /// Waits until `done` or until the time is over.
+    fn wait(
+        &self,
+        timeout: Option<Duration>,
+        mut done: impl FnMut(&mut State<W>) -> bool,
+    ) -> MutexGuard<'_, State<W>> {
+        let mut state = self.lock();
+        if done(&mut state) {
+            return state;
+        }
+        let began = Instant::now();
+        let deadline = timeout.and_then(|timeout| began.checked_add(timeout));
+        let (mut events, mut quiet, mut said) = (state.events, began, false);
+        while !done(&mut state) {
+            let now = Instant::now();
+            let left = deadline.map(|at| at.saturating_duration_since(now));
+            if left.is_some_and(|left| left.is_zero()) {
+                break;
+            }
+            if state.events != events {
+                (events, quiet) = (state.events, now);
+            }
+            let patience = state.patience.filter(|_| !said);
+            let patience = patience.map(|patience| patience.saturating_sub(now - quiet));
+            if patience.is_some_and(|patience| patience.is_zero()) {
+                said = true;
+                let stall = self.stall(&state, now - began, now);
+                drop(state);
+                W::stalled(&stall);
+                state = self.lock();
+                continue;
+            }
+            state = match [left, patience].into_iter().flatten().min() {
+                Some(slice) => {
+                    self.changed.wait_timeout(state, slice).unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+        state
+    }
+
+    fn stall(&self, state: &State<W>, waited: Duration, now: Instant) -> Stall<W::Note> {
+        let running = state.places.iter().zip(&self.engines);
+        let running = running.filter_map(|(place, engine)| Some((place.as_ref()?, engine)));
+        let oldest = running.filter(|(place, _)| place.running).min_by_key(|(place, _)| place.since);
+        let oldest = oldest.map(|(place, engine)| {
+            let engine = Some(engine.load(Ordering::Relaxed)).filter(|engine| *engine != NO_ENGINE);
+            Oldest { note: place.note, age: now.saturating_duration_since(place.since), engine }
+        });
+        Stall { waited, running: state.slots.running(), waiting: state.slots.waiting(), oldest }
+    }
+}
+
+fn end_all<W: Work>(canceled: VecDeque<(usize, W)>) {
+    canceled.into_iter().for_each(|(_, work)| work.end(Ending::Canceled));
+}
+
+impl<W: Work> Complete for Desk<W> {
+    fn complete(&self, tag: u64, ending: Ending) {
+        let status = match ending {
+            Ending::Done(Ok(moved)) => EventStatus::Complete(moved),
+            Ending::Done(Err(error)) => EventStatus::Failed(error),
+            Ending::Canceled => EventStatus::Canceled,
+        };
+        let place = tag as usize;
+        let mut state = self.lock();
+        let Some(Place { cookie, .. }) = state.places[place].take() else {
+            unreachable!("a ticket tells once, and until then nobody has its place");
+        };
+        state.free.push(place);
+        state.slots.finish(Event { cookie, status });
+        state.events += 1;
+        if state.slots.finished() >= state.wanted || state.slots.in_flight() == 0 {
+            state.wanted = usize::MAX;
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+
+    fn reached(&self, tag: u64, engine: u8) {
+        self.engines[tag as usize].store(engine, Ordering::Relaxed);
+    }
+}
+
+/// A thread's service. Ends the count also when the work panics, and sends another thread if there is more.
+pub(crate) struct Serving<'a, W: Work> {
+    pub(crate) desk: &'a Arc<Desk<W>>,
+    /// The home of the entry that was carried last.
+    pub(crate) last: W::Home,
+}
+
+impl<W: Work> Drop for Serving<'_, W> {
+    fn drop(&mut self) {
+        let mut state = self.desk.lock();
+        state.serving -= 1;
+        let invited = state.invite(1);
+        drop(state);
+        if invited {
+            W::send(&self.last, self.desk);
+        }
+    }
+}
