@@ -169,6 +169,18 @@ HIPFILE_API hipFileError_t hipFileExtGetBuildInfo(hipFileExtBuildInfo_t *info);
  */
 HIPFILE_API hipFileError_t hipFileExtLastError(hipFileExtErrorInfo_t *info);
 
+/**
+ * Tells why an operation on a stream failed, in more words than the negative number that it left behind: the errno behind
+ * -1, for instance. What it tells becomes the last failure of the calling thread, see hipFileExtLastError. The last 256
+ * failures of the process are kept.
+ *
+ * @param      bytes_p  what was given to hipFileReadAsync or hipFileWriteAsync; the stream has passed the operation
+ * @param[in,out] info  info->size is set by the caller
+ * @return hipFileSuccess, with hipFileSuccess and "" in info if *bytes_p is not negative; hipFileInvalidValue if a pointer
+ *         is NULL, info->size is too small for any field, or no failure is kept for bytes_p.
+ */
+HIPFILE_API hipFileError_t hipFileExtStreamError(const ssize_t *bytes_p, hipFileExtErrorInfo_t *info);
+
 /** @} */
 
 #ifdef __cplusplus

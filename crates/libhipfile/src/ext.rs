@@ -48,23 +48,68 @@ pub unsafe extern "C" fn hipFileExtLastError(info: *mut hipFileExtErrorInfo_t) -
     let answer = |err| hipFileError_t { err, hip_drv_err: hipSuccess };
     // A value, not a status: asking for the last error must not replace it.
     guard::value(answer(hipFileInternalError), || {
-        let filled = guard::with_last(|last| {
-            let full = hipFileExtErrorInfo_t {
+        // SAFETY: the caller's promise is the one that `last_error` asks for.
+        match unsafe { last_error(info) } {
+            Ok(()) => answer(hipFileSuccess),
+            Err(failure) => failure.as_status(),
+        }
+    })
+}
+
+/// The calling thread's last failure.
+///
+/// # Safety
+/// As [`fill`].
+unsafe fn last_error(info: *mut hipFileExtErrorInfo_t) -> Result<(), Failure> {
+    let filled = guard::with_last(|last| {
+        let full = hipFileExtErrorInfo_t {
+            size: size_of::<hipFileExtErrorInfo_t>(),
+            err: last.status.err,
+            hip_drv_err: last.status.hip_drv_err,
+            os_error: last.os_error,
+            function: last.function.as_ptr(),
+            text: last.text().as_ptr(),
+        };
+        // SAFETY: as this function demands.
+        unsafe { fill(info, full) }
+    });
+    filled.unwrap_or_else(|| Err(Failure::new(hipFileInternalError, "the thread is ending")))
+}
+
+/// See `include/hipfile_ext.h`.
+///
+/// # Safety
+/// `bytes_p` is NULL or what was given to an operation that its stream has passed. `info` is NULL or points to a structure
+/// whose first member holds its size in bytes, all of which may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipFileExtStreamError(
+    bytes_p: *const isize,
+    info: *mut hipFileExtErrorInfo_t,
+) -> hipFileError_t {
+    guard::status(c"hipFileExtStreamError", || {
+        if bytes_p.is_null() || info.is_null() {
+            return Err(Failure::new(hipFileInvalidValue, "a pointer is NULL"));
+        }
+        // SAFETY: not NULL, so it is the result variable of an operation, which nobody writes any more.
+        if unsafe { bytes_p.read() } >= 0 {
+            let none = hipFileExtErrorInfo_t {
                 size: size_of::<hipFileExtErrorInfo_t>(),
-                err: last.status.err,
-                hip_drv_err: last.status.hip_drv_err,
-                os_error: last.os_error,
-                function: last.function.as_ptr(),
-                text: last.text().as_ptr(),
+                err: hipFileSuccess,
+                hip_drv_err: hipSuccess,
+                os_error: 0,
+                function: c"".as_ptr(),
+                text: c"".as_ptr(),
             };
             // SAFETY: the caller's promise is the one that `fill` asks for.
-            unsafe { fill(info, full) }
-        });
-        match filled {
-            Some(Ok(())) => answer(hipFileSuccess),
-            Some(Err(failure)) => failure.as_status(),
-            None => answer(hipFileInternalError),
+            return unsafe { fill(info, none) };
         }
+        let Some((function, error)) = global::kept_failure(bytes_p.addr()) else {
+            let text = "no failure of an operation with this result is kept";
+            return Err(Failure::new(hipFileInvalidValue, text));
+        };
+        guard::retell(function, Failure::Core(error));
+        // SAFETY: the caller's promise is the one that `last_error` asks for.
+        unsafe { last_error(info) }
     })
 }
 

@@ -3,8 +3,8 @@
 //!
 //! Nothing here runs at exit: an open driver is left as it is.
 
-use core::ffi::c_uint;
-use std::collections::HashMap;
+use core::ffi::{CStr, c_uint};
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,7 +25,15 @@ struct State {
     open: ArcSwapOption<Driver>,
     /// Registered streams and their flags. Theirs is no driver's life: closing leaves them.
     streams: Mutex<HashMap<usize, c_uint>>,
+    /// Why operations on streams failed, by the address of their result; the last ones only.
+    failures: Mutex<VecDeque<(usize, StreamFailure)>>,
 }
+
+/// A failed operation: the function it was asked for by, and why.
+pub(crate) type StreamFailure = (&'static CStr, hipfile::Error);
+
+/// How many failures of operations on streams are kept.
+const FAILURES: usize = 256;
 
 /// This process's state; null before the first use and in the child of a fork.
 static STATE: AtomicPtr<State> = AtomicPtr::new(std::ptr::null_mut());
@@ -60,6 +68,7 @@ fn make_state() -> *mut State {
         count: AtomicI64::new(0),
         open: ArcSwapOption::empty(),
         streams: Mutex::default(),
+        failures: Mutex::default(),
     }));
     match STATE.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => fresh,
@@ -94,6 +103,19 @@ pub(crate) fn make_driver() -> Result<Driver, Failure> {
 /// The registered streams, locked. The GPU runtime must not be called meanwhile.
 pub(crate) fn streams() -> MutexGuard<'static, HashMap<usize, c_uint>> {
     state().streams.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps why an operation on a stream failed.
+pub(crate) fn keep_failure(result: usize, failure: StreamFailure) {
+    let mut failures = state().failures.lock().unwrap_or_else(PoisonError::into_inner);
+    failures.truncate(FAILURES - 1);
+    failures.push_front((result, failure));
+}
+
+/// Why the last failed operation with this result variable failed.
+pub(crate) fn kept_failure(result: usize) -> Option<StreamFailure> {
+    let failures = state().failures.lock().unwrap_or_else(PoisonError::into_inner);
+    failures.iter().find(|(other, _)| *other == result).map(|(_, failure)| failure.clone())
 }
 
 /// The use count.

@@ -196,6 +196,15 @@ fn record(function: &'static CStr, failure: Failure, status: hipFileError_t) {
     });
 }
 
+/// Makes a failure that came about elsewhere, later, the calling thread's last one.
+pub(crate) fn retell(function: &'static CStr, failure: Failure) {
+    let status = match failure.shape() {
+        Shape::Status(status) => status,
+        Shape::Errno(_) => SUCCESS,
+    };
+    record(function, failure, status);
+}
+
 /// Shows the calling thread's last failure, with its text.
 pub(crate) fn with_last<T>(show: impl FnOnce(&LastError) -> T) -> Option<T> {
     LAST.try_with(|last| {

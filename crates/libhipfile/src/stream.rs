@@ -1,7 +1,7 @@
 //! The header's group "Streams". It reads and writes the caller's variables when the core says so; when that is, it
 //! does not decide.
 
-use core::ffi::{c_uint, c_void};
+use core::ffi::{CStr, c_uint, c_void};
 use std::collections::hash_map::Entry;
 
 use hipfile::{Ask, Caller, DevPtr, ErrorKind, Op, StreamPtr};
@@ -87,6 +87,8 @@ struct Variables {
     file_offset: *const hoff_t,
     buffer_offset: *const hoff_t,
     bytes: *mut isize,
+    /// The function that was called.
+    function: &'static CStr,
     /// `HIPFILE_STREAM_*` of the stream's registration at submit.
     flags: c_uint,
     first: Option<Ask>,
@@ -138,16 +140,22 @@ impl Caller for Variables {
     }
 
     fn done(self: Box<Self>, result: hipfile::Result<usize>) {
-        self.put(match result {
+        let bytes = match result {
             // The core moves at most 0x7ffff000 bytes.
             Ok(moved) => moved as isize,
-            Err(error) => match error.kind() {
-                ErrorKind::Io => -1,
-                // Its own number could be taken for an errno, or for success.
-                ErrorKind::HipDriverError => -(hipFileInternalError.0 as isize),
-                kind => -(status::from_kind(kind).0 as isize),
-            },
-        });
+            Err(error) => {
+                let number = match error.kind() {
+                    ErrorKind::Io => -1,
+                    // Its own number could be taken for an errno, or for success.
+                    ErrorKind::HipDriverError => -(hipFileInternalError.0 as isize),
+                    kind => -(status::from_kind(kind).0 as isize),
+                };
+                // Before the number: who sees it may ask at once.
+                global::keep_failure(self.bytes.addr(), (self.function, error));
+                number
+            }
+        };
+        self.put(bytes);
     }
 }
 
@@ -192,8 +200,10 @@ pub(crate) unsafe extern "C" fn read_async(
     bytes: *mut isize,
     stream: hipStream_t,
 ) -> hipFileError_t {
-    let variables = Variables { size, file_offset, buffer_offset, bytes, flags: 0, first: None };
-    guard::status(c"hipFileReadAsync", || submit(Op::Read, fh, buffer_base, variables, stream))
+    const NAME: &CStr = c"hipFileReadAsync";
+    let variables =
+        Variables { size, file_offset, buffer_offset, bytes, function: NAME, flags: 0, first: None };
+    guard::status(NAME, || submit(Op::Read, fh, buffer_base, variables, stream))
 }
 
 pub(crate) unsafe extern "C" fn write_async(
@@ -205,8 +215,10 @@ pub(crate) unsafe extern "C" fn write_async(
     bytes: *mut isize,
     stream: hipStream_t,
 ) -> hipFileError_t {
-    let variables = Variables { size, file_offset, buffer_offset, bytes, flags: 0, first: None };
-    guard::status(c"hipFileWriteAsync", || submit(Op::Write, fh, buffer_base, variables, stream))
+    const NAME: &CStr = c"hipFileWriteAsync";
+    let variables =
+        Variables { size, file_offset, buffer_offset, bytes, function: NAME, flags: 0, first: None };
+    guard::status(NAME, || submit(Op::Write, fh, buffer_base, variables, stream))
 }
 
 /// The registrations are the process's, not the driver's: closing it leaves them.
