@@ -7,6 +7,8 @@
  *   _exit       _exit()
  *   quick_exit  quick_exit()
  *   atexit      uses the library from an atexit handler
+ *   held        returns from main while streams with operations are held for ever
+ *   streams     returns from main while operations run on streams
  *   trap        returns from main with a trap on every function of HIP: a destructor that called one would die of it
  *   trap_works  calls one, to show that
  */
@@ -68,6 +70,33 @@ static void trap_hip(void)
     }
 }
 
+enum { STREAMS = 8, EACH = 16 };
+
+/* Operations on streams that nobody waits for. */
+static void queue_operations(bool held)
+{
+    static size_t size = LEN;
+    static hoff_t zero = 0;
+    static ssize_t bytes[STREAMS * EACH];
+    uint64_t *word = NULL;
+    CHECK_HIP(hipHostMalloc((void **)&word, 64, hipHostMallocMapped));
+    *word = 0;
+    hipStream_t streams[STREAMS];
+    /* All first: nothing can be made ready while a stream is held. */
+    for (int s = 0; s < STREAMS; s++) {
+        CHECK_HIP(hipStreamCreateWithFlags(&streams[s], hipStreamNonBlocking));
+        CHECK_OK(hipFileStreamRegister(streams[s], 0));
+    }
+    for (int i = 0; i < STREAMS * EACH; i++) {
+        if (held && i < STREAMS)
+            CHECK_HIP(hipStreamWaitValue64(streams[i], word, 1, hipStreamWaitValueGte, UINT64_MAX));
+        if (i % 2 == 0)
+            CHECK_OK(hipFileReadAsync(file, device, &size, &zero, &zero, &bytes[i], streams[i % STREAMS]));
+        else
+            CHECK_OK(hipFileWriteAsync(file, device, &size, &zero, &zero, &bytes[i], streams[i % STREAMS]));
+    }
+}
+
 static void last_use(void)
 {
     if (hipFileRead(file, device, 4096, 0, 0) != 4096)
@@ -93,6 +122,12 @@ int main(int argc, char **argv)
         trap_hip();
         if (strcmp(mode, "trap_works") == 0)
             hipDeviceSynchronize();
+        return STATUS;
+    }
+
+    if (strcmp(mode, "held") == 0 || strcmp(mode, "streams") == 0) {
+        queue_operations(strcmp(mode, "held") == 0);
+        printf("OK exit %s\n", mode);
         return STATUS;
     }
 

@@ -88,6 +88,12 @@ three_ways! {
     behaviour_123_handle_info: Program::test("handle_info");
     stubs: Program::test("stubs");
     behaviour_69_batch: Program::test("batch");
+    streams: Program::test("streams");
+    streams_staged: Program::test("streams").env("HIPFILE_FORCE_COMPAT_MODE", "true");
+    streams_parked: Program::test("streams").env("HIP_EMU_HIDE", "hipStreamWaitValue64");
+    streams_of_one_queue_and_one_block: Program::test("streams")
+        .env("HIP_EMU_QUEUES", "1")
+        .env("HIPFILE_STREAM_MEMORY", "6M");
     threads_files: threads("files");
     threads_buffers: threads("buffers");
     threads_mixed: threads("mixed");
@@ -103,6 +109,8 @@ three_ways! {
     behaviour_46_exit_at_once: exit("_exit");
     behaviour_46_exit_quick: exit("quick_exit");
     behaviour_46_exit_handler: exit("atexit");
+    behaviour_46_exit_with_held_streams: exit("held");
+    behaviour_46_exit_with_streams_running: exit("streams");
     dlopen_use: Program::test("dlopen").arg("use").finds_libraries();
     behaviour_53_dlopen_cycle: Program::test("dlopen").arg("cycle").finds_libraries();
     no_runtime: Program::test("no_runtime").arg("none").without_runtime();
@@ -136,6 +144,7 @@ examples! {
     roundtrip_verify: Program::example("roundtrip_verify").arg("created").arg("copied");
     error_handling: Program::example("error_handling").arg("out");
     batch_roundtrip: Program::example("batch_roundtrip").arg("out");
+    async_roundtrip: Program::example("async_roundtrip").arg("out");
 }
 
 /// A tool that finds nothing proves something only if it would have found it.
