@@ -34,6 +34,7 @@ enum Proof {
 
 const PACKAGES: &[Package] = &[
     Package { name: "valgrind", proof: Proof::Program("valgrind"), purpose: "C programs under valgrind" },
+    Package { name: "strace", proof: Proof::Program("strace"), purpose: "the count of system calls" },
     Package { name: "e2fsprogs", proof: Proof::Program("mkfs.ext4"), purpose: "tests on ext4" },
     Package { name: "xfsprogs", proof: Proof::Program("mkfs.xfs"), purpose: "tests on xfs" },
     Package { name: "btrfs-progs", proof: Proof::Program("mkfs.btrfs"), purpose: "tests on btrfs" },

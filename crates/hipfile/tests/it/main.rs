@@ -72,6 +72,7 @@ mod suite {
     mod faults;
     mod files;
     mod lifecycle;
+    mod staged;
     mod stream_rules;
     mod streams;
 }
