@@ -63,12 +63,14 @@ fn run(state: &State, request: &Request) -> Result<u64, Refusal> {
         return Err(Refusal::Errno(libc::ENODEV));
     }
     let most = request.limit.map_or(len, |limit| len.min(usize::try_from(limit).unwrap_or(len)));
-    let moved = move_bytes(request.op, request.fd, reach, most, request.file_offset)?;
-    // The kernel moves whole blocks; what ends inside one is a short transfer, and an error there.
-    if moved < most && !moved.is_multiple_of(PAGE) {
+    // The kernel moves whole blocks, also where a fault has it own up to less; what ends inside one is a short transfer,
+    // and an error there.
+    let whole = most.next_multiple_of(PAGE).min(len);
+    let moved = move_bytes(request.op, request.fd, reach, whole, request.file_offset)?;
+    if moved < whole && !moved.is_multiple_of(PAGE) {
         return Err(Refusal::Errno(libc::EIO));
     }
-    Ok(moved as u64)
+    Ok(moved.min(most) as u64)
 }
 
 fn move_bytes(op: Op, fd: c_int, reach: usize, len: usize, file_offset: i64) -> Result<usize, Refusal> {

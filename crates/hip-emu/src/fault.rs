@@ -38,7 +38,8 @@ pub enum Fault {
     Error(HipError),
     /// `hipAmdFileRead`, `hipAmdFileWrite`: moves nothing, `*status` is minus this errno, returns hipErrorUnknown.
     Status(i32),
-    /// `hipAmdFileRead`, `hipAmdFileWrite`: moves at most this many bytes, and succeeds.
+    /// `hipAmdFileRead`, `hipAmdFileWrite`: moves at most this many bytes, rounded up to whole pages, says that it was no
+    /// more than this many, and succeeds.
     Short(u64),
     /// It works, this much later.
     Delay(Duration),

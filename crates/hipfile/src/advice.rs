@@ -59,6 +59,9 @@ impl Reason {
             }
             Reason::NoMemory => "use fewer or smaller transfers at a time",
             Reason::Refused => "see the kernel's log for the driver's own words",
+            Reason::RuntimeUnfit => {
+                "install ROCm 7.2 or newer and its driver, and give the process /dev/kfd and /dev/dri"
+            }
             Reason::MountUnknown => "make /proc/self/mountinfo readable in the container or sandbox",
         }
     }

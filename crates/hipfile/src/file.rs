@@ -39,6 +39,9 @@ pub struct DirectAlign {
     pub read_offset: u32,
 }
 
+/// Alignments beyond this are as good as no direct I/O: the smallest Block holds no more, and no storage asks for more.
+const LARGEST_ALIGN: u32 = 64 << 10;
+
 /// A registered file.
 #[derive(Debug)]
 pub(crate) struct FileRecord {
@@ -134,6 +137,25 @@ impl FileRecord {
         })
     }
 
+    /// The same file, and a kernel that says something else about its direct I/O.
+    #[cfg(test)]
+    pub(crate) fn pretend(
+        mut self,
+        dio_align: Option<(u32, u32)>,
+        dio_read_align: Option<u32>,
+    ) -> FileRecord {
+        self.facts.dio_align = dio_align;
+        self.facts.dio_read_align = dio_read_align;
+        self
+    }
+
+    /// The same file, and something else below it.
+    #[cfg(test)]
+    pub(crate) fn on(self, storage: StorageFacts) -> FileRecord {
+        assert!(self.storage.set(storage).is_ok(), "what lies below was not looked at yet");
+        self
+    }
+
     pub(crate) fn fd(&self) -> RawFd {
         self.fd
     }
@@ -161,7 +183,7 @@ impl FileRecord {
     pub(crate) fn direct_align(&self) -> Option<DirectAlign> {
         // Kernels before 6.1 do not say: the page is what every block device accepts.
         let (mem, offset) = self.facts.dio_align.unwrap_or((4096, 4096));
-        let sane = |a: u32| a.is_power_of_two() && a <= 1 << 24;
+        let sane = |a: u32| a.is_power_of_two() && a <= LARGEST_ALIGN;
         if !sane(mem) || !sane(offset) {
             return None;
         }

@@ -168,6 +168,13 @@ impl Buffer {
         self.len == 0
     }
 
+    /// Its memory as transfers know it, on a device of the test's choice.
+    #[cfg(test)]
+    pub(crate) fn record(&self, place: Place) -> BufferRecord {
+        // SAFETY: tests keep the buffer for as long.
+        unsafe { BufferRecord::new(self.ptr.0, self.len, place) }
+    }
+
     /// The GPU it lies on; `None` for host memory.
     pub fn ordinal(&self) -> Option<u32> {
         match &self.place {

@@ -61,13 +61,18 @@ impl Breaker {
         let next = |row: u64| Some(if row & !0xffff_ffff == errno { row + 1 } else { errno | 1 });
         let before = self.row.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or_default();
         let count = next(before).unwrap_or_default() & 0xffff_ffff;
-        if count >= u64::from(PATIENCE) {
-            let rest = match self.rest_ms.load(Ordering::Relaxed) {
-                0 => FIRST_REST.as_millis() as u64,
-                last => (last * 2).min(LONGEST_REST.as_millis() as u64),
-            };
+        let (until, now) = (self.until.load(Ordering::Relaxed), now_ms());
+        // What was under way on other threads when the rest began says nothing new.
+        if count < u64::from(PATIENCE) || now < until {
+            return;
+        }
+        let rest = match self.rest_ms.load(Ordering::Relaxed) {
+            0 => FIRST_REST.as_millis() as u64,
+            last => (last * 2).min(LONGEST_REST.as_millis() as u64),
+        };
+        // Of several failures at this moment one begins the rest.
+        if self.until.compare_exchange(until, now + rest, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.rest_ms.store(rest, Ordering::Relaxed);
-            self.until.store(now_ms() + rest, Ordering::Relaxed);
         }
     }
 }
@@ -96,6 +101,7 @@ mod tests {
         assert!(!breaker.is_open());
         assert_eq!(breaker.rest_ms.load(Ordering::Relaxed), 1000);
         for expected in [2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000] {
+            breaker.until.store(now_ms(), Ordering::Relaxed);
             breaker.failed(libc::EREMOTEIO);
             assert_eq!(breaker.rest_ms.load(Ordering::Relaxed), expected);
         }
@@ -103,6 +109,18 @@ mod tests {
         assert!(breaker.is_open());
         breaker.failed(libc::EREMOTEIO);
         assert!(breaker.is_open());
+    }
+
+    #[test]
+    fn many_failures_at_once_are_one_rest() {
+        let breaker = Breaker::default();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..8).for_each(|_| breaker.failed(libc::ENODEV)));
+            }
+        });
+        assert!(!breaker.is_open());
+        assert_eq!(breaker.rest_ms.load(Ordering::Relaxed), 1000);
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl Driver {
             .file_record(id)
             .ok_or_else(|| Error::new(ErrorKind::HandleNotRegistered, "describe file"))?;
         let (engine, reason) = match self.inner.devices().serving().first() {
-            None => ("bounce", Some(Reason::NoRuntime)),
+            None => ("bounce", Some(self.inner.devices().absence())),
             Some(device) => {
                 // SAFETY: no transfer is made of it, so the range is never accessed.
                 let nowhere = unsafe { BufferRecord::new(NOWHERE, ASKED, Devices::place_of(device, 0)) };

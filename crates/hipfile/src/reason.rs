@@ -58,6 +58,7 @@ reasons! {
     NoMemory = "enomem": "the driver had no memory for the direct transfer (ENOMEM)",
     Refused = "refused": "the driver refused the direct transfer for another reason",
     MountUnknown = "mount-unknown": "the mount table does not show the file system, so how ext4 journals is not known",
+    RuntimeUnfit = "runtime-unfit": "a GPU runtime is there, but it is too old, incomplete, or finds no GPU",
 }
 
 impl std::fmt::Display for Reason {

@@ -1,6 +1,10 @@
 //! Which engine carries which part of a transfer, and what may be tried on the next one. The only place that knows
 //! either.
 
+#[cfg(test)]
+#[cfg(feature = "emulation")]
+mod tests;
+
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -121,15 +125,17 @@ pub(crate) struct Stage<'b> {
 }
 
 impl<'b> Stage<'b> {
-    /// `bytes` are a multiple of `quantum`, a power of two that the file's alignment divides. `range` and `collected` are
-    /// what they were when the transfer paused.
+    /// `quantum` is a power of two that the file's alignment divides; there are at least as many bytes. `range` and
+    /// `collected` are what they were when the transfer paused.
     pub(crate) fn new(
         bytes: &'b mut [u8],
         quantum: u64,
         range: Range<usize>,
         collected: &'b mut Vec<u8>,
     ) -> Stage<'b> {
-        Stage { bytes, quantum, range, collected }
+        // The size of a Block need be no multiple of it.
+        let whole = bytes.len() - bytes.len() % quantum as usize;
+        Stage { bytes: &mut bytes[..whole], quantum, range, collected }
     }
 
     pub(crate) fn range(&self) -> Range<usize> {

@@ -162,7 +162,11 @@ impl Driver {
         let seat = lane.enter()?;
         let lead = if fixed { first.file_offset as u64 % align } else { align - 1 } as usize;
         let copies = match buffer_gpu {
-            Some(_) => (lead + first.len).div_ceil(seat.block.len).max(1) + usize::from(direct),
+            Some(_) => {
+                // Whole units only, as the stage has it.
+                let room = seat.block.len - seat.block.len % align as usize;
+                (lead + first.len).div_ceil(room).max(1) + usize::from(direct)
+            }
             None => 0,
         };
         let (base, most) = (ptr.0, first.len);

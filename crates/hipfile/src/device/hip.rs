@@ -36,6 +36,19 @@ struct Hip {
 
 /// Finds the runtime: the process's own, else one that can be loaded, else (when told to) the built-in emulation.
 pub(super) fn open(config: &Config) -> Result<Arc<dyn Device>, Absence> {
+    Ok(Arc::new(find(config)?))
+}
+
+/// The emulated GPU, and nobody is told that it is one: what lies below a file counts then.
+#[cfg(test)]
+#[cfg(feature = "emulation")]
+pub(crate) fn passed_off_as_real() -> Arc<dyn Device> {
+    let config = Config { device: DeviceChoice::Emulated, ..Config::default() };
+    let found = find(&config).map(|hip| Hip { emulated: false, ..hip });
+    Arc::new(found.expect("the emulation serves"))
+}
+
+fn find(config: &Config) -> Result<Hip, Absence> {
     let options = LoadOptions {
         library: config.hip_library.clone(),
         rocm_path: config.rocm_path.clone(),
@@ -87,7 +100,7 @@ pub(super) fn open(config: &Config) -> Result<Arc<dyn Device>, Absence> {
         let error = Error::device(ErrorKind::HipDriverError, "count GPUs", HipError::NO_DEVICE.0, name);
         return Err(Absence::Unfit(error));
     }
-    Ok(Arc::new(device))
+    Ok(device)
 }
 
 #[cfg(feature = "emulation")]

@@ -11,6 +11,10 @@ use crate::buffer::{DevPtr, Place, Span};
 use crate::config::{Config, DeviceChoice};
 use crate::error::{Error, ErrorKind, Result};
 use crate::notice;
+use crate::reason::Reason;
+#[cfg(test)]
+#[cfg(feature = "emulation")]
+pub(crate) use hip::passed_off_as_real;
 
 /// What the runtime says a pointer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,6 +207,8 @@ pub(crate) struct Devices {
     serving: Vec<Arc<dyn Device>>,
     /// What to answer when none serves.
     why_none: Error,
+    /// The same as a reason.
+    absence: Reason,
 }
 
 impl Devices {
@@ -234,6 +240,7 @@ impl Devices {
                 }
             }
         }
+        let absence = if unfit.is_some() { Reason::RuntimeUnfit } else { Reason::NoRuntime };
         let why_none = unfit.unwrap_or_else(|| {
             let why = if reasons.is_empty() {
                 "the runtime asked for is not built into this library".to_owned()
@@ -242,7 +249,7 @@ impl Devices {
             };
             Error::message(ErrorKind::PlatformNotSupported, OP, why)
         });
-        Devices { serving, why_none }
+        Devices { serving, why_none, absence }
     }
 
     pub(crate) fn serving(&self) -> &[Arc<dyn Device>] {
@@ -255,6 +262,11 @@ impl Devices {
     /// Why there is none.
     pub(crate) fn first(&self) -> Result<&Arc<dyn Device>> {
         self.serving.first().ok_or_else(|| self.why_none.clone())
+    }
+
+    /// Why nothing goes direct when no runtime serves.
+    pub(crate) fn absence(&self) -> Reason {
+        self.absence
     }
 
     /// The runtime that knows a pointer, and what it says of it. Of several the first that recognises it.

@@ -35,10 +35,15 @@ pub(super) struct Chunk {
 }
 
 impl Chunks {
-    /// Pieces of at most `chunk` bytes, a multiple of `align`.
+    /// Pieces of at most `chunk` bytes, of which there are at least `align`.
     pub(super) fn new(transfer: &Transfer<'_>, chunk: usize, align: usize) -> Chunks {
-        let lead = (transfer.file_offset % align as u64) as usize;
-        Chunks { start: transfer.file_offset - lead as u64, lead, len: transfer.len(), chunk, align }
+        Chunks::of(transfer.file_offset, transfer.len(), chunk, align)
+    }
+
+    fn of(offset: u64, len: usize, chunk: usize, align: usize) -> Chunks {
+        let lead = (offset % align as u64) as usize;
+        // The size of a Block need be no multiple of the file's alignment.
+        Chunks { start: offset - lead as u64, lead, len, chunk: chunk - chunk % align, align }
     }
 
     pub(super) fn count(&self) -> usize {
@@ -120,22 +125,21 @@ mod tests {
     use super::*;
 
     fn chunks(offset: u64, len: usize, chunk: usize, align: usize) -> Vec<Chunk> {
-        let lead = (offset % align as u64) as usize;
-        let all = Chunks { start: offset - lead as u64, lead, len, chunk, align };
+        let all = Chunks::of(offset, len, chunk, align);
         (0..all.count()).map(|i| all.get(i)).collect()
     }
 
     #[test]
     fn pieces_cover_the_transfer_once_and_stay_aligned() {
-        for align in [1, 512, 4096] {
+        for (align, block) in [(1, 65536), (512, 65536), (4096, 65536), (65536, 65536), (16384, 69632)] {
             for offset in [0, 1, 511, 4096, 5000, 65535] {
                 for len in [1, 2, 4095, 4096, 65536, 65537, 200_001] {
                     let mut expected = 0;
-                    for piece in chunks(offset, len, 65536, align) {
+                    for piece in chunks(offset, len, block, align) {
                         assert_eq!(piece.offset, expected);
                         assert_eq!(piece.at + piece.skip as u64, offset + expected as u64);
                         assert!(piece.at.is_multiple_of(align as u64) && piece.ask.is_multiple_of(align));
-                        assert!(piece.len > 0 && piece.skip + piece.len <= piece.ask && piece.ask <= 65536);
+                        assert!(piece.len > 0 && piece.skip + piece.len <= piece.ask && piece.ask <= block);
                         expected += piece.len;
                     }
                     assert_eq!(expected, len, "{offset}+{len} by {align}");

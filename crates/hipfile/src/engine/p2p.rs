@@ -4,7 +4,7 @@
 use super::{DIRECT_RANK, Engine, Fit, Outcome, Parts};
 use crate::buffer::Place;
 use crate::config::Fallback;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::op::Op;
 use crate::reason::Reason;
 use crate::transfer::Transfer;
@@ -72,12 +72,14 @@ impl Engine for P2p {
         let mut moved = 0;
         while moved < transfer.len() {
             let rest = transfer.rest(moved);
-            let want = match self.readable(&rest) {
+            let want = match readable(&rest) {
+                // With staging forbidden there is nobody to read the last block: the driver may try.
+                0 if self.forbid_staging => rest.len(),
                 0 => return Outcome::yielded(moved, Reason::EndOfFile),
                 n => n,
             };
             match step(&rest, want) {
-                Ok(0) if self.forbid_staging => break,
+                Ok(0) if self.forbid_staging => return nothing_moved(moved, &rest),
                 Ok(0) => return Outcome::yielded(moved, Reason::Refused),
                 Ok(n) => {
                     moved += n;
@@ -93,7 +95,7 @@ impl Engine for P2p {
                 Err(error)
                     if error.os_error() == Some(libc::EIO)
                         && !self.forbid_staging
-                        && self.readable(&rest) < want =>
+                        && readable(&rest) < want =>
                 {
                     return Outcome::yielded(moved, Reason::EndOfFile);
                 }
@@ -110,18 +112,25 @@ impl Engine for P2p {
     }
 }
 
-impl P2p {
-    /// How much of a read lies in whole blocks of the file; all of a write. The driver cannot read a last, partial
-    /// block.
-    fn readable(&self, transfer: &Transfer<'_>) -> usize {
-        // With staging forbidden there is nobody to read the last block: the driver may try.
-        if transfer.op == Op::Write || self.forbid_staging {
-            return transfer.len();
-        }
-        let Some(size) = transfer.file.size() else { return transfer.len() };
-        let whole = (size - size % DRIVER_ALIGN).saturating_sub(transfer.file_offset);
-        transfer.len().min(usize::try_from(whole).unwrap_or(usize::MAX))
+/// How much of a read lies in whole blocks of the file; all of a write. The driver cannot read a last, partial block.
+fn readable(transfer: &Transfer<'_>) -> usize {
+    if transfer.op == Op::Write {
+        return transfer.len();
     }
+    let Some(size) = transfer.file.size() else { return transfer.len() };
+    let whole = (size - size % DRIVER_ALIGN).saturating_sub(transfer.file_offset);
+    transfer.len().min(usize::try_from(whole).unwrap_or(usize::MAX))
+}
+
+/// The driver moved nothing and called that success: the end of the file, or else a defect that nobody else makes good.
+fn nothing_moved(moved: usize, rest: &Transfer<'_>) -> Outcome {
+    let at_the_end = rest.op == Op::Read && rest.file.size().is_none_or(|size| size <= rest.file_offset);
+    if at_the_end {
+        return Outcome::done(moved);
+    }
+    let why =
+        format!("the driver moved none of {} bytes at {} and gave no reason", rest.len(), rest.file_offset);
+    Outcome::failed(moved, Error::os_because(rest.op.name(), libc::EIO, why))
 }
 
 fn step(transfer: &Transfer<'_>, want: usize) -> Result<usize> {

@@ -52,7 +52,7 @@ fn loaded_hip(config: &Config) -> Finding {
             let found = "no libamdhip64.so is in the process, on the library path, or under /opt/rocm";
             return Finding::no(found.to_owned(), INSTALL_HIP);
         }
-        Err(error) => return Finding::no(error.to_string(), INSTALL_HIP),
+        Err(error) => return Finding::no(error.to_string(), instead_of(&error)),
     };
     let path = loaded.path.as_deref().map_or("the program itself".into(), Path::to_string_lossy);
     let version = format!("{}.{}", loaded.version / 10_000_000, loaded.version / 100_000 % 100);
@@ -66,6 +66,17 @@ fn loaded_hip(config: &Config) -> Finding {
             format!("HIP {version} at {path} has no hipAmdFileRead or hipAmdFileWrite"),
             NEWER_HIP,
         ),
+    }
+}
+
+/// What to do about a runtime that is there and cannot be used.
+fn instead_of(error: &LoadError) -> &'static str {
+    match error {
+        LoadError::TooOld { .. } | LoadError::MissingSymbol { .. } => NEWER_HIP,
+        LoadError::CannotOpen { .. } => {
+            "name a libamdhip64.so that can be loaded in HIPFILE_HIP_LIBRARY, or unset it"
+        }
+        _ => INSTALL_HIP,
     }
 }
 
@@ -160,6 +171,16 @@ mod tests {
         assert!(!hip_file(&roots).answer.is_yes(), "the loader's own folders go before versioned ones");
         root.hip(true);
         assert!(hip_file(&roots).answer.is_yes());
+    }
+
+    #[test]
+    fn a_runtime_that_is_there_is_told_from_none() {
+        let advice = |error: LoadError| instead_of(&error);
+        assert_eq!(advice(LoadError::TooOld { version: 50_700_000, path: None }), NEWER_HIP);
+        assert_eq!(advice(LoadError::MissingSymbol { name: "hipMemcpy", path: None }), NEWER_HIP);
+        assert_eq!(advice(LoadError::NotFound { tried: Vec::new() }), INSTALL_HIP);
+        let named = LoadError::CannotOpen { path: "x".into(), reason: "y".into() };
+        assert!(advice(named).contains("HIPFILE_HIP_LIBRARY"));
     }
 
     #[test]

@@ -13,9 +13,9 @@ macro_rules! over_file_systems {
     ($($row:ident: $engines:expr, $change:expr $(, through $door:ident)?;)*) => { $(
         mod $row {
             use crate::support::{Storage, model, model::Row};
-            use hipfile::{Config, PageCache};
+            use hipfile::{Config, Fallback, PageCache};
             #[allow(unused, reason = "not every row names them")]
-            type Names = (Config, PageCache);
+            type Names = (Config, Fallback, PageCache);
             // The last one named.
             const DOORS: &[model::Door] = &[model::Door::Calls $(, model::Door::$door)?];
             const ROW: Row = Row { engines: &$engines, change: $change, door: DOORS[DOORS.len() - 1] };
@@ -36,6 +36,10 @@ over_file_systems! {
     model_bounce: ["bounce"], |_| false;
     model_p2p: ["p2p", "bounce"], |_| false;
     model_p2p_with_faults: ["p2p", "uring", "bounce"], |_| true;
+    model_forbid: ["p2p", "uring", "bounce"], |c| { c.fallback = Fallback::Forbid; false };
+    model_forbid_with_faults: ["p2p", "uring", "bounce"], |c| { c.fallback = Fallback::Forbid; true };
+    model_forbid_streams: ["p2p", "uring", "bounce"], |c| { c.fallback = Fallback::Forbid; true }, through Streams;
+    model_forbid_batch: ["p2p", "uring", "bounce"], |c| { c.fallback = Fallback::Forbid; true }, through Batches;
     model_uring_auto: ["uring", "bounce"], |_| false;
     model_uring_direct: ["uring", "bounce"], |c| { c.page_cache = PageCache::Direct; false };
     model_uring_no_cache: ["uring", "bounce"], |c| { c.page_cache = PageCache::NoCache; false };
@@ -69,6 +73,7 @@ mod suite {
     mod coherence;
     mod direct;
     mod documents;
+    mod evidence;
     mod faults;
     mod files;
     mod lifecycle;

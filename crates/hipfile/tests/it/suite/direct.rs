@@ -4,7 +4,7 @@ use hip_emu::fault::{self, Fault, Rule, When};
 use hip_emu::function::Function;
 use hipfile::{Buffer, Driver, ErrorKind, Fallback, File, Reason, Stats};
 
-use crate::support::{Storage, driver_with};
+use crate::support::{Random, Storage, driver_with, operations};
 
 /// A driver, a file of `size` bytes on ext4, and device memory of as many bytes and some more.
 struct Bench {
@@ -63,6 +63,44 @@ fn behaviour_07_only_ragged_ends_leave_the_direct_path() {
     assert_eq!(bench.read(1, 8 * MIB, 1), (8 * MIB as u64 - 4096, 4096));
     // Offset 1 into memory at 0: not congruent, so all of it is staged.
     assert_eq!(bench.read(0, 8 * MIB, 1), (0, 8 * MIB as u64));
+}
+
+#[test]
+fn behaviour_17_reads_that_start_anywhere_are_direct_but_for_their_ends() {
+    const SIZE: usize = 64 << 20;
+    let Some(mut bench) = bench(SIZE, Fallback::Allow) else { return };
+    let mut random = Random::new();
+    let (mut direct, mut staged) = (0, 0);
+    for _ in 0..operations(50).min(1000) {
+        // 100 KB to 40 MB, each magnitude as often as the others.
+        let len = ((100_000 << random.below(9)) * (64 + random.below(64)) / 64).min(40_000_000);
+        let offset = random.below(SIZE - len) | 1;
+        let at = offset % 4096 + 4096 * random.below(8);
+        let moved = bench.read(at, len, offset);
+        (direct, staged) = (direct + moved.0, staged + moved.1);
+    }
+    assert!(direct * 100 >= (direct + staged) * 95, "{direct} direct, {staged} staged");
+}
+
+#[test]
+fn with_staging_forbidden_what_whole_blocks_hold_is_read_and_the_rest_says_why() {
+    let Some(mut bench) = bench(10_000, Fallback::Forbid) else { return };
+    assert_eq!(bench.file.read_at(&mut bench.buffer, 0..16384, 0).unwrap(), 8192);
+    let error = bench.file.read_at(&mut bench.buffer, 0..4096, 8192).unwrap_err();
+    assert_eq!(error.os_error(), Some(libc::EIO), "{error}");
+    assert_eq!(bench.file.read_at(&mut bench.buffer, 0..4096, 12288).unwrap(), 0, "past the end is no error");
+    // A driver that moves nothing and calls it success.
+    for function in [Function::hipAmdFileRead, Function::hipAmdFileWrite] {
+        fault::add(Rule { function, when: When::Every, fault: Fault::Short(0) });
+    }
+    let errors = [
+        bench.file.read_at(&mut bench.buffer, 0..4096, 0).unwrap_err(),
+        bench.file.write_at(&bench.buffer, 0..4096, 0).unwrap_err(),
+    ];
+    for error in errors {
+        assert!(error.os_error() == Some(libc::EIO) && error.to_string().contains("no reason"), "{error}");
+    }
+    assert_eq!(bench.moved().1, 0);
 }
 
 #[test]

@@ -38,20 +38,59 @@ pub(crate) fn operations(usual: usize) -> usize {
 /// From here on this process gets no io_uring, as in a container with the usual seccomp profile.
 pub(crate) fn refuse_io_uring() {
     const SETUP: u32 = libc::SYS_io_uring_setup as u32;
-    let step = |code, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
-    let mut program = [
-        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+    install(&mut [
+        NUMBER,
         step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, SETUP),
-        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        refusal(libc::EPERM),
         step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
+    ]);
+    // SAFETY: a refused call changes nothing.
+    assert_eq!(unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, 0) }, -1);
+}
+
+/// From here on no file can be opened with O_DIRECT, as on a platform or file system without it.
+pub(crate) fn refuse_o_direct() {
+    // Where the lower halves of the second and of the third argument are: the flags of open and of openat.
+    const SECOND: u32 = 16 + 8;
+    const THIRD: u32 = 16 + 2 * 8;
+    let is = |number: libc::c_long, skip| {
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, skip, number as u32)
+    };
+    let load = |at| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, at);
+    let has_flag = |skip| step(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 0, skip, libc::O_DIRECT as u32);
+    install(&mut [
+        NUMBER,
+        is(libc::SYS_open, 3),
+        load(SECOND),
+        has_flag(1),
+        refusal(libc::EINVAL),
+        NUMBER,
+        is(libc::SYS_openat, 3),
+        load(THIRD),
+        has_flag(1),
+        refusal(libc::EINVAL),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]);
+}
+
+const fn step(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt, jf, k }
+}
+
+/// Loads the number of the system call.
+const NUMBER: libc::sock_filter = step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0);
+
+const fn refusal(errno: i32) -> libc::sock_filter {
+    step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32)
+}
+
+/// For this thread and those that it starts.
+fn install(program: &mut [libc::sock_filter]) {
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // SAFETY: plain numbers.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
     // SAFETY: the filter and its program are valid for the call, which copies them.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) }, 0);
-    // SAFETY: a refused call changes nothing.
-    assert_eq!(unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, 0) }, -1);
 }
 
 /// A folder on some file system; a mount made for the test goes with it.
@@ -60,6 +99,8 @@ pub(crate) struct Storage {
     pub(crate) name: String,
     folder: PathBuf,
     mounted: bool,
+    /// The one file there is, whatever it is called.
+    only: Option<std::os::fd::OwnedFd>,
     _scratch: tempfile::TempDir,
 }
 
@@ -67,11 +108,50 @@ impl Storage {
     /// The file system the build lies on.
     pub(crate) fn here() -> Storage {
         let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch folder");
-        Storage { name: "here".into(), folder: scratch.path().into(), mounted: false, _scratch: scratch }
+        Storage {
+            name: "here".into(),
+            folder: scratch.path().into(),
+            mounted: false,
+            only: None,
+            _scratch: scratch,
+        }
+    }
+
+    /// The machine's shared memory.
+    pub(crate) fn shared_memory() -> Option<Storage> {
+        match tempfile::tempdir_in("/dev/shm") {
+            Ok(scratch) => {
+                let folder = scratch.path().into();
+                Some(Storage {
+                    name: "/dev/shm".into(),
+                    folder,
+                    mounted: false,
+                    only: None,
+                    _scratch: scratch,
+                })
+            }
+            Err(error) => {
+                skip("/dev/shm", &error.to_string());
+                None
+            }
+        }
+    }
+
+    /// A file of memory that has no name anywhere.
+    pub(crate) fn memfd() -> Storage {
+        let memory = rustix::fs::memfd_create("model", rustix::fs::MemfdFlags::CLOEXEC).expect("a memfd");
+        let mut storage = Storage::here();
+        storage.name = "memfd".into();
+        storage.only = Some(memory);
+        storage
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        use std::os::fd::AsRawFd;
+        match &self.only {
+            Some(fd) => format!("/proc/self/fd/{}", fd.as_raw_fd()).into(),
+            None => self.folder.join(name),
+        }
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -125,7 +205,7 @@ impl Storage {
     fn mount(name: &str, args: &[&str], folder: PathBuf, scratch: tempfile::TempDir) -> Option<Storage> {
         match Command::new("mount").args(args).arg(&folder).output() {
             Ok(output) if output.status.success() => {
-                Some(Storage { name: name.into(), folder, mounted: true, _scratch: scratch })
+                Some(Storage { name: name.into(), folder, mounted: true, only: None, _scratch: scratch })
             }
             Ok(output) => {
                 let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();

@@ -3,9 +3,13 @@
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
+use gpu_sys::hip::HipError;
 use hip_emu::fault::{self, Fault, Rule, When};
 use hip_emu::function::Function;
-use hipfile::{Buffer, Config, DevPtr, Driver, Entry, EventStatus, FileId, Op, RawBatch, Result};
+use hipfile::{
+    Buffer, Config, DevPtr, Driver, Entry, Error, ErrorKind, EventStatus, Fallback, FileId, Op, RawBatch,
+    Result,
+};
 
 use super::streams::{self, LEGACY, PER_THREAD, Stream, Variables, Watchdog};
 use super::{Random, Storage, driver_with, operations};
@@ -16,9 +20,20 @@ const GUARD: usize = 4096;
 /// Where the interesting sizes and offsets lie.
 const EDGES: &[usize] =
     &[0, 1, 2, 511, 512, 513, 4095, 4096, 4097, 8192, 65535, 65536, 65537, 131071, 131072, 131073, 300_000];
-/// What the direct path may answer without the caller noticing, and the one error that is the answer.
+/// The unit of the direct path.
+const UNIT: usize = 4096;
+/// What the direct path may answer without the caller noticing, and what is the answer.
 const RETRIED: &[i32] = &[libc::ENODEV, libc::EREMOTEIO, libc::EINVAL, libc::ENOMEM, libc::ENOTTY];
-const FINAL: i32 = libc::EIO;
+const FINAL: [Fault; 2] = [Fault::Status(libc::EIO), Fault::Error(HipError::INVALID_CONTEXT)];
+
+/// What an operation must come to, as long as nothing fails.
+#[derive(Clone, Copy, Debug)]
+enum Due {
+    Moves(usize),
+    Fails(i32),
+    /// Staging is needed and forbidden: nothing moves.
+    Refused,
+}
 
 struct World {
     /// The streams to use; none for synchronous calls.
@@ -34,8 +49,11 @@ struct World {
     memory: Vec<u8>,
     random: Random,
     faults: bool,
-    /// Whether an injected fault may end the current operation early.
-    may_fail: bool,
+    /// The injected fault that may end the current operation early.
+    may_fail: Option<Fault>,
+    /// Whether staging is forbidden, and whether whole units of the file go direct at all.
+    forbidden: bool,
+    direct: bool,
     batch: Option<RawBatch>,
 }
 
@@ -61,7 +79,7 @@ pub(crate) struct Row {
 /// Runs the model over one row on one file system.
 pub(crate) fn run(row: &Row, storage: Storage) {
     let _watchdog = Watchdog::new(600);
-    let mut faults = false;
+    let (mut faults, mut forbidden) = (false, false);
     let driver = driver_with(row.engines, |config| {
         // Low, so that transfers of some hundred KiB meet every way.
         config.direct_min = 20_000;
@@ -69,6 +87,7 @@ pub(crate) fn run(row: &Row, storage: Storage) {
         config.parallel_min = 130_000;
         config.io_threads = 3;
         faults = (row.change)(config);
+        forbidden = config.fallback == Fallback::Forbid;
     });
     let file = std::fs::File::options()
         .read(true)
@@ -91,7 +110,10 @@ pub(crate) fn run(row: &Row, storage: Storage) {
     };
     // While a stream is held nothing can be allocated, so all is made ready now.
     streams.iter().for_each(|stream| driver.prepare_stream(stream.ptr()).expect("a stream"));
+    let direct = driver.file_info(id).expect("a registered file").reason.is_none();
     let mut world = World {
+        forbidden,
+        direct,
         streams,
         gate: streams::word(),
         driver,
@@ -102,7 +124,7 @@ pub(crate) fn run(row: &Row, storage: Storage) {
         memory,
         random,
         faults,
-        may_fail: false,
+        may_fail: None,
         batch,
     };
     let count = operations(3000);
@@ -110,15 +132,19 @@ pub(crate) fn run(row: &Row, storage: Storage) {
         world.step(step);
         if step % 100 == 99 || step + 1 == count {
             world.check_all(step);
-            // A fresh registration forgets what the faults have taught about the file.
-            world.driver.deregister_file(world.id).expect("nothing is under way");
-            world.id = world.driver.register_file(world.file.as_raw_fd()).expect("any file registers");
+            world.register_anew();
         }
     }
     eprintln!("{count} operations on {}: {:?}", storage.name, world.driver.stats());
 }
 
 impl World {
+    /// A fresh registration forgets what the faults have taught about the file.
+    fn register_anew(&mut self) {
+        self.driver.deregister_file(self.id).expect("nothing is under way");
+        self.id = self.driver.register_file(self.file.as_raw_fd()).expect("any file registers");
+    }
+
     fn near_edge(&mut self) -> usize {
         let edge = self.random.one_of(EDGES);
         match self.random.below(4) {
@@ -148,10 +174,10 @@ impl World {
             1 => at = ((at & !4095) + offset % 4096).min(GUARD + SPACE - len),
             _ => {}
         }
-        self.may_fail = false;
+        self.may_fail = None;
         let operation = self.random.below(8);
         if self.faults && operation < 7 && self.random.below(3) == 0 {
-            self.inject();
+            self.inject(len, at, offset);
         }
         match operation {
             0..=3 => self.read(step, len, at, offset),
@@ -159,23 +185,32 @@ impl World {
             _ => self.outside(offset),
         }
         fault::clear();
+        if self.may_fail == Some(Fault::Status(libc::EINVAL)) {
+            // Otherwise such ranges would be known not to go direct from here on.
+            self.register_anew();
+        }
     }
 
-    /// Something goes wrong in the direct path: at its first call, or after it moved a part.
-    fn inject(&mut self) {
-        let mut status = RETRIED[self.random.below(RETRIED.len())];
+    /// Something goes wrong in the direct path: at its first call, at one in the middle, or at its last.
+    fn inject(&mut self, len: usize, at: usize, offset: usize) {
+        let (start, end) = (offset.next_multiple_of(UNIT), (offset + len) / UNIT * UNIT);
+        let body = if at % UNIT == offset % UNIT { end.saturating_sub(start) } else { 0 };
+        let mut fault = Fault::Status(RETRIED[self.random.below(RETRIED.len())]);
         if self.random.below(5) == 0 {
-            status = FINAL;
-            self.may_fail = true;
+            fault = FINAL[self.random.below(FINAL.len())];
+            self.may_fail = Some(fault);
         }
-        let part = [None, Some(4096), Some(8192), Some(4097)][self.random.below(4)];
+        if self.forbidden {
+            self.may_fail = Some(fault);
+        }
+        let piece = [None, Some(UNIT), Some(4 * UNIT), Some(16 * UNIT), Some(UNIT + 1)][self.random.below(5)];
+        let calls = piece.map_or(1, |piece| body.div_ceil(piece)).max(1);
+        let nth = self.random.one_of(&[1, calls / 2 + 1, calls]) as u64;
         for function in [Function::hipAmdFileRead, Function::hipAmdFileWrite] {
-            let mut nth = 1;
-            if let Some(part) = part {
-                fault::add(Rule { function, when: When::Nth(1), fault: Fault::Short(part) });
-                nth = 2;
+            fault::add(Rule { function, when: When::Nth(nth), fault });
+            if let Some(piece) = piece {
+                fault::add(Rule { function, when: When::Every, fault: Fault::Short(piece as u64) });
             }
-            fault::add(Rule { function, when: When::Nth(nth), fault: Fault::Status(status) });
         }
     }
 
@@ -189,12 +224,37 @@ impl World {
         }
     }
 
-    /// How many bytes moved; a fault that is the answer may leave fewer, but always says so.
-    fn count(&self, what: &str, result: &Result<usize>, expected: usize) -> usize {
-        match result {
-            Ok(n) if *n == expected || (self.may_fail && *n < expected && *n > 0) => *n,
-            Err(error) if self.may_fail && error.os_error() == Some(FINAL) => 0,
-            _ => panic!("{what}: {result:?} instead of {expected}"),
+    fn due(&self, op: Op, len: usize, at: usize, offset: usize) -> Due {
+        let there = match op {
+            Op::Read => self.disk.len().saturating_sub(offset).min(len),
+            Op::Write => len,
+        };
+        if !self.forbidden || len == 0 {
+            return Due::Moves(there);
+        }
+        if !self.direct || [len, at, offset].iter().any(|n| !n.is_multiple_of(UNIT)) {
+            return Due::Refused;
+        }
+        match there / UNIT * UNIT {
+            // The last, partial block of a file is what the driver cannot read.
+            0 if there > 0 => Due::Fails(libc::EIO),
+            whole => Due::Moves(whole),
+        }
+    }
+
+    /// How many bytes moved, if any were allowed to; a fault that is the answer may leave fewer, but always says so.
+    fn count(&self, what: &str, result: &Result<usize>, due: Due) -> Option<usize> {
+        let injected = |error: &Error| match self.may_fail {
+            Some(Fault::Status(errno)) => error.os_error() == Some(errno),
+            Some(Fault::Error(code)) => error.device_code() == Some(code.0 as i32),
+            _ => false,
+        };
+        match (result, due) {
+            (Ok(n), Due::Moves(m)) if *n == m || (self.may_fail.is_some() && *n < m && *n > 0) => Some(*n),
+            (Err(error), Due::Fails(errno)) if error.os_error() == Some(errno) => Some(0),
+            (Err(error), Due::Moves(_) | Due::Fails(_)) if injected(error) => Some(0),
+            (Err(error), Due::Refused) if error.kind() == ErrorKind::IONotSupported => None,
+            _ => panic!("{what}: {result:?} instead of {due:?} with {:?}", self.may_fail),
         }
     }
 
@@ -248,7 +308,7 @@ impl World {
         buffer_offset: i64,
     ) -> Result<usize> {
         // With faults only the first of several would meet them.
-        let times = if self.may_fail { 1 } else { 1 + self.random.below(3) };
+        let times = if self.may_fail.is_some() { 1 } else { 1 + self.random.below(3) };
         let batch = self.batch.as_ref().expect("a batch");
         let entry = Entry { op: Ok(op), file: self.id, buffer, buffer_offset, file_offset, len, cookie: 1 };
         // SAFETY: the range lies inside the buffer, which outlives the events and is used by this thread alone.
@@ -271,9 +331,11 @@ impl World {
 
     fn read(&mut self, step: usize, len: usize, at: usize, offset: usize) {
         let (ptr, buffer_offset) = self.address(at);
+        let due = self.due(Op::Read, len, at, offset);
         let result = self.transfer(Op::Read, ptr, len, offset as i64, buffer_offset);
+        let what = format!("step {step}: read {len} at {offset} to {at}");
+        let Some(n) = self.count(&what, &result, due) else { return self.check(step, at, len) };
         let expected = self.disk.len().saturating_sub(offset).min(len);
-        let n = self.count(&format!("step {step}: read {len} at {offset} to {at}"), &result, expected);
         self.memory[at..at + n].copy_from_slice(&self.disk[offset.min(self.disk.len())..][..n]);
         if n < expected {
             // What lies behind a counted prefix may have changed, up to the end of the request.
@@ -286,8 +348,12 @@ impl World {
 
     fn write(&mut self, step: usize, len: usize, at: usize, offset: usize) {
         let (ptr, buffer_offset) = self.address(at);
+        let due = self.due(Op::Write, len, at, offset);
         let result = self.transfer(Op::Write, ptr, len, offset as i64, buffer_offset);
-        let n = self.count(&format!("step {step}: write {len} at {offset} from {at}"), &result, len);
+        let what = format!("step {step}: write {len} at {offset} from {at}");
+        let Some(n) = self.count(&what, &result, due) else {
+            return self.check_file(step, offset.saturating_sub(5000), len + 10_000);
+        };
         if n > 0 {
             self.disk.resize(self.disk.len().max(offset + n), 0);
             self.disk[offset..offset + n].copy_from_slice(&self.memory[at..at + n]);
@@ -351,5 +417,13 @@ impl World {
     fn check_all(&self, step: usize) {
         self.check(step, 0, self.memory.len());
         self.check_file(step, 0, self.disk.len());
+        if self.forbidden {
+            let stats = self.driver.stats();
+            let engines = stats.read.iter().chain(&stats.write).filter(|engine| engine.engine != "p2p");
+            let touched: Vec<_> =
+                engines.filter(|e| (e.operations, e.bytes, e.errors) != (0, 0, 0)).collect();
+            assert!(touched.is_empty(), "step {step}: {touched:?}");
+            assert!(stats.read_staged.is_empty() && stats.write_staged.is_empty(), "step {step}: {stats:?}");
+        }
     }
 }
