@@ -59,6 +59,11 @@ pub(crate) struct Copy {
     #[arg(long)]
     in_place: bool,
 
+    /// Write to a block device that is mounted or otherwise in use, or that holds a file system, a partition table or a part
+    /// of a volume or an array
+    #[arg(long)]
+    force: bool,
+
     /// Print a summary as JSON on standard output
     #[arg(long)]
     json: bool,
@@ -77,7 +82,7 @@ impl Tool for Copy {
         self.refuse_empty_promises(&destination, &driver, &device)?;
         // The device comes before the destination: whatever is missing there leaves no trace here.
         let buffers = self.buffers(&driver, &source)?;
-        let mut output = destination.open(&source, self.in_place)?;
+        let mut output = destination.open(&source, self.in_place, self.force)?;
 
         let started = Instant::now();
         let mut progress = Progress::new(&source.label(), source.size);

@@ -11,6 +11,7 @@ mod copy;
 mod device;
 mod extents;
 mod failure;
+mod occupied;
 mod progress;
 mod scratch;
 mod units;

@@ -39,7 +39,16 @@ impl Subject {
         let buffered =
             rustix::fs::open(path, flags, Mode::empty()).map_err(|error| Failure::os(path, error))?;
         let stat = rustix::fs::fstat(&buffered).map_err(|error| Failure::os(path, error))?;
-        let size = match FileType::from_raw_mode(stat.st_mode) {
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if write && kind == FileType::BlockDevice {
+            // For a block device the flag means: not while it is mounted or otherwise in use. What it holds is given up
+            // by --destroy, a system that runs on it is not.
+            rustix::fs::open(path, flags | OFlags::EXCL, Mode::empty()).map_err(|error| match error {
+                Errno::BUSY => Failure::at(path, "it is mounted, or otherwise in use"),
+                error => Failure::os(path, error),
+            })?;
+        }
+        let size = match kind {
             FileType::RegularFile => stat.st_size as u64,
             FileType::BlockDevice => {
                 rustix::fs::seek(&buffered, rustix::fs::SeekFrom::End(0)).map_err(|e| Failure::os(path, e))?

@@ -98,7 +98,7 @@ fn describe(path: &Path, fd: OwnedFd, gpu: u32, directory: bool) -> Result<FileR
     let driver = Driver::open(config.clone()).map_err(fail)?;
     let file = hipfile::File::register(&driver, fd).map_err(fail)?;
     let info = file.info().map_err(fail)?;
-    let mut trial = run_trial(&driver, &file, &info, size, gpu);
+    let mut trial = run_trial(&driver, &file, &info, size, gpu)?;
     let storage = by_the_rules(&info, config.unsupported_file_systems, trial.emulated);
     // Without a trial the choice that one would have met answers.
     if trial.engine.is_none() && !trial.failed {
@@ -118,20 +118,24 @@ fn size(fd: &OwnedFd) -> u64 {
     }
 }
 
-fn run_trial(driver: &Driver, file: &hipfile::File, info: &FileInfo, size: u64, gpu: u32) -> Trial {
-    let device = match driver.devices() {
-        Ok(devices) => devices.into_iter().find(|device| device.ordinal == gpu),
+fn run_trial(
+    driver: &Driver,
+    file: &hipfile::File,
+    info: &FileInfo,
+    size: u64,
+    gpu: u32,
+) -> Result<Trial, Failure> {
+    let devices = match driver.devices() {
+        Ok(devices) => devices,
+        // No runtime, or one that cannot serve: the handle tells which, the error what is wrong with it.
         Err(error) => {
-            return Trial {
-                reason: Some(Reason::NoRuntime),
-                said: Some(error.to_string()),
-                ..Trial::default()
-            };
+            let said = Some(error.to_string());
+            return Ok(Trial { reason: info.reason, said, ..Trial::default() });
         }
     };
-    let Some(device) = device else {
-        let said = Some(format!("there is no GPU {gpu}"));
-        return Trial { reason: Some(Reason::NoRuntime), said, ..Trial::default() };
+    let count = devices.len();
+    let Some(device) = devices.into_iter().find(|device| device.ordinal == gpu) else {
+        return Err(Failure::new("--gpu", format_args!("there is no GPU {gpu}; this process has {count}")));
     };
     let mut trial = Trial { gpu: Some(device.name), emulated: device.emulated, ..Trial::default() };
     let unit = info.direct_align.map_or(UNIT, |align| {
@@ -140,7 +144,7 @@ fn run_trial(driver: &Driver, file: &hipfile::File, info: &FileInfo, size: u64, 
     let len = size.min(TRIAL.max(unit)) / unit * unit;
     if len == 0 {
         trial.said = Some(format!("the file is shorter than one unit of direct access ({unit} bytes)"));
-        return trial;
+        return Ok(trial);
     }
     let read = Buffer::alloc(driver, gpu, len as usize)
         .and_then(|mut buffer| file.read_at(&mut buffer, 0..len as usize, 0));
@@ -156,7 +160,7 @@ fn run_trial(driver: &Driver, file: &hipfile::File, info: &FileInfo, size: u64, 
         let most = info.stats.read.iter().filter(|engine| engine.bytes > 0).max_by_key(|engine| engine.bytes);
         trial.engine = most.map(|engine| engine.engine);
     }
-    trial
+    Ok(trial)
 }
 
 fn by_the_rules(info: &FileInfo, any_file_system: bool, emulated: bool) -> Option<Reason> {

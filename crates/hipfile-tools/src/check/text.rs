@@ -182,13 +182,16 @@ pub(super) fn file(report: &FileReport) -> String {
         Some(below) => say("storage", format!("no direct path: {} [{}]", below.text, below.reason)),
         None => say("storage", "fit for direct access".to_owned()),
     }
+    if let (None, Some(why)) = (&report.gpu, &report.trial) {
+        say("GPU", format!("none: {why}"));
+    }
     if let Some(gpu) = &report.gpu {
         say("GPU", if report.emulated { format!("{gpu} (emulated)") } else { gpu.clone() });
     }
     if let Some(engine) = report.engine {
         say("engine", engine.to_owned());
     }
-    // Without a GPU there was none, and the first line says so.
+    // Without a GPU there was none.
     if let (Some(_), Some(trial)) = (&report.gpu, &report.trial) {
         say("trial", trial.clone());
     }

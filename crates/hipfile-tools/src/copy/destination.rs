@@ -4,6 +4,7 @@
 //! Replaced means: a file of a temporary name in the same directory, for its owner alone until it is complete, which then
 //! takes over attributes and name. So whoever opens the destination finds all of the old content or all of the new.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ use super::output::Output;
 use super::seat::Seat;
 use super::source::{Source, identity, kind_of, name_of};
 use crate::failure::{Failure, note, reason_of};
-use crate::scratch;
+use crate::{occupied, scratch};
 
 /// The file as it was found. Nothing has been touched yet.
 pub(super) struct Destination {
@@ -91,7 +92,8 @@ impl Destination {
     }
 
     /// Opens it for writing: the replacement where one is possible and wanted, else the file itself, and says so.
-    pub(super) fn open(self, source: &Source, want_in_place: bool) -> Result<Output, Failure> {
+    /// Without `force` a block device that is in use or holds something is refused.
+    pub(super) fn open(self, source: &Source, want_in_place: bool, force: bool) -> Result<Output, Failure> {
         let reason = match (&self.existing, &self.seat) {
             (_, Some(_)) if want_in_place => Some("--in-place".to_owned()),
             (Some(stat), Some(seat)) => {
@@ -117,7 +119,7 @@ impl Destination {
         if !want_in_place {
             note(format_args!("{}: writing in place: {reason}", self.path.display()));
         }
-        self.open_in_place(source, reason)
+        self.open_in_place(source, reason, force)
     }
 
     fn open_replacement(&self, source: &Source) -> Result<Output, Obstacle> {
@@ -145,15 +147,16 @@ impl Destination {
         Ok(output)
     }
 
-    fn open_in_place(self, source: &Source, reason: String) -> Result<Output, Failure> {
+    fn open_in_place(self, source: &Source, reason: String, force: bool) -> Result<Output, Failure> {
         let failed = |error: Errno| Failure::os(&self.path, error);
         let output = match (self.existing, self.seat) {
             (Some(found), seat) => {
                 let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
-                // For a block device the flag means: not while it is mounted or otherwise in use.
-                let exclusive = kind_of(&found) == FileType::BlockDevice;
-                let flags = if exclusive { flags | OFlags::EXCL } else { flags };
-                let fd = rustix::fs::open(&self.path, flags, Mode::empty()).map_err(failed)?;
+                let open = |flags| rustix::fs::open(&self.path, flags, Mode::empty());
+                let fd = match kind_of(&found) {
+                    FileType::BlockDevice => open_device(&self.path, open, flags, force)?,
+                    _ => open(flags).map_err(failed)?,
+                };
                 let stat = rustix::fs::fstat(&fd).map_err(failed)?;
                 if identity(&found) != identity(&stat) {
                     return Err(Failure::at(&self.path, "another file took its name at this moment"));
@@ -177,4 +180,45 @@ impl Destination {
         output.refuse_too_small(source)?;
         Ok(output)
     }
+}
+
+/// Opens a block device for writing, unless it is in use or holds something; `force` overrides both, and says so.
+fn open_device(
+    path: &Path,
+    open: impl Fn(OFlags) -> Result<OwnedFd, Errno>,
+    flags: OFlags,
+    force: bool,
+) -> Result<OwnedFd, Failure> {
+    const IN_USE: &str = "it is mounted, or otherwise in use";
+    // For a block device the flag means: not while it is mounted or otherwise in use.
+    let fd = match open(flags | OFlags::EXCL) {
+        Err(Errno::BUSY) if force => {
+            note(format_args!("{}: written to although {IN_USE}", path.display()));
+            open(flags)
+        }
+        Err(Errno::BUSY) => return Err(Failure::at(path, format_args!("{IN_USE}; --force overwrites it"))),
+        result => result,
+    }
+    .map_err(|error| Failure::os(path, error))?;
+    // The name may lead elsewhere by now: it is the number of the device that must be the same.
+    let reader = open(OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY);
+    let same = |reader: &OwnedFd| -> Result<bool, Errno> {
+        Ok(rustix::fs::fstat(reader)?.st_rdev == rustix::fs::fstat(&fd)?.st_rdev)
+    };
+    let held =
+        reader.and_then(|reader| if same(&reader)? { occupied::by(&reader) } else { Err(Errno::STALE) });
+    match (held, force) {
+        (Ok(None), _) => {}
+        (Ok(Some(what)), true) => note(format_args!("{}: overwriting {what}", path.display())),
+        (Ok(Some(what)), false) => {
+            return Err(Failure::at(path, format_args!("it holds {what}; --force overwrites it")));
+        }
+        (Err(_), true) => {}
+        (Err(error), false) => {
+            let why =
+                format_args!("what it holds cannot be read: {}; --force overwrites it", reason_of(error));
+            return Err(Failure::at(path, why));
+        }
+    }
+    Ok(fd)
 }

@@ -176,6 +176,73 @@ fn an_emulated_runtime_does_not_count() {
     }
 }
 
+/// A runtime that is there and cannot serve is not "no runtime", for the machine and for a file.
+#[test]
+fn a_runtime_that_cannot_serve_is_told_from_none() {
+    let library = test_support::emulation().runtime();
+    let lab = Lab::new();
+    lab.write("file", &[1; 8192]);
+    let file = lab.path("file");
+    let file = file.to_str().unwrap();
+    let library = library.to_str().unwrap();
+    for (library, setting, words) in [
+        (library, ("HIP_EMU_VERSION", "5.7"), "ROCm 5.7"),
+        ("libc.so.6", ("HIP_EMU_VERSION", ""), "has no hipRuntimeGetVersion"),
+        (library, ("HIP_EMU_DEVICES", "0"), "hipErrorNoDevice"),
+    ] {
+        let with = |arguments: &[&str]| {
+            let mut command = check(arguments);
+            run(command.env("HIPFILE_HIP_LIBRARY", library).env(setting.0, setting.1))
+        };
+        let json = with(&["--json", file]).json();
+        assert_eq!(json["reason"], "runtime-unfit", "{words}: {json}");
+        let text = with(&[file]);
+        let gpu = text.stdout.lines().find(|line| line.trim_start().starts_with("GPU")).unwrap();
+        assert!(gpu.contains("none: ") && gpu.contains(words), "{gpu}");
+        if setting.0 != "HIP_EMU_DEVICES" {
+            let hip = &with(&["--json"]).json()["components"][1];
+            assert!(hip["found"].as_str().unwrap().contains(words), "{hip}");
+            assert!(hip["advice"].as_str().unwrap().contains("older runtimes"), "{hip}");
+        }
+    }
+    let none = run(check(&["--json", file]).env("HIPFILE_DEVICE", "cuda")).json();
+    assert_eq!(none["reason"], "no-runtime", "{none}");
+    let wrong = run(check(&[file, "--gpu", "7"]).env("HIPFILE_DEVICE", "emulated"));
+    assert_eq!(wrong.code, Some(1));
+    assert!(wrong.stderr.contains("there is no GPU 7; this process has 1"), "{}", wrong.stderr);
+}
+
+/// On Windows' Linux everything is described, nothing is loaded that could end the process, and what it lacks is said.
+#[test]
+fn behaviour_105_windows_linux_is_told() {
+    let run = on(&machines::wsl(), &["--json"]);
+    let json = run.json();
+    assert_eq!((run.code, run.signal), (Some(1), None));
+    let warnings = json["warnings"].as_array().unwrap();
+    assert!(warnings.iter().any(|warning| warning.as_str().unwrap().contains("WSL")), "{json}");
+    let row =
+        json["volumes"].as_array().unwrap().iter().find(|row| row["mountpoint"] == "/").unwrap().clone();
+    assert_eq!((&row["hipfile"], &row["reason"]), (&"no".into(), &"not-nvme".into()));
+}
+
+#[test]
+fn behaviour_155_consumer_gpus_are_named_as_such_and_other_ways_are_looked_at() {
+    let json = on(&machines::nvidia_proprietary(), &["--json"]).json();
+    let warnings = json["warnings"].as_array().unwrap();
+    let plain = |warning: &&serde_json::Value| warning.as_str().unwrap().contains("is a consumer GPU");
+    assert_eq!(warnings.iter().filter(plain).count(), 1, "{json}");
+    // Whether the way through dma-buf is open, and what would open it, is said beside it.
+    let way = |json: &serde_json::Value| {
+        let rows = json["nvidia"].as_array().unwrap();
+        let way = rows.iter().find(|row| row["name"] == "P2PDMA (dma-buf)").unwrap();
+        way["advice"].as_str().unwrap().to_owned()
+    };
+    assert!(way(&json).contains("open kernel module"), "{json}");
+    let open = on(&machines::nvidia_open(), &["--json"]).json();
+    assert_ne!(way(&open), way(&json));
+    assert!(!open["warnings"].as_array().unwrap().iter().any(|warning| plain(&warning)));
+}
+
 #[test]
 fn behaviour_153_refused_io_uring_is_told() {
     let root = machines::mi300x();

@@ -174,3 +174,110 @@ fn a_block_device_is_written_and_read() {
     large.failed_with(&[&device, "it holds 1048576 bytes, the source has 1048577"]);
     same.failed_with(&["same file"]);
 }
+
+/// A loop device over an image of the lab's; detached when dropped.
+struct Attached(String);
+
+impl Attached {
+    fn over(lab: &Lab, image: &str) -> Option<Attached> {
+        let attached = run(lab.command("losetup".as_ref()).args(["--find", "--show", image]));
+        if attached.code != Some(0) {
+            skip("a block device", attached.stderr.trim());
+            return None;
+        }
+        Some(Attached(attached.stdout.trim().to_owned()))
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+#[test]
+fn behaviour_106_a_block_device_that_holds_something_is_not_overwritten() {
+    const SIZE: usize = 16 << 20;
+    let lab = Lab::new();
+    let content = pattern(100_000, 1);
+    lab.write("source", &content);
+    // What each image holds: bytes at an offset, or what a program makes of it.
+    let marks: [(&str, usize, &[u8]); 4] = [
+        ("LVM", 512 + 24, b"LVM2 001"),
+        ("partition table (MBR)", 510, b"\x55\xaa"),
+        ("partition table (GPT)", 512, b"EFI PART"),
+        ("swap", 4086, b"SWAPSPACE2"),
+    ];
+    for (words, at, mark) in marks {
+        let mut image = vec![0; SIZE];
+        image[at..at + mark.len()].copy_from_slice(mark);
+        refused_unless_forced(&lab, &image, words, &content);
+    }
+    for (program, arguments, words) in [
+        ("mkfs.ext4", &["-q", "-F"][..], "ext4"),
+        ("mkfs.btrfs", &["-q", "-f"], "Btrfs"),
+        ("mkfs.vfat", &[], "FAT"),
+    ] {
+        File::create(lab.path("image")).unwrap().set_len(256 << 20).unwrap();
+        let made = Command::new(program).args(arguments).arg(lab.path("image")).output();
+        match made {
+            Ok(made) if made.status.success() => {
+                refused_unless_forced(&lab, &lab.read("image"), words, &content);
+            }
+            Ok(made) => skip(program, &String::from_utf8_lossy(&made.stderr)),
+            Err(error) => skip(program, &error.to_string()),
+        }
+    }
+}
+
+fn refused_unless_forced(lab: &Lab, image: &[u8], words: &str, content: &[u8]) {
+    lab.write("image", image);
+    let Some(device) = Attached::over(lab, "image") else { return };
+    lab.fails(&["source", &device.0], &[&device.0, "it holds ", words, "--force"]);
+    assert!(lab.read("image") == image, "{words}: it was written to all the same");
+    let forced = lab.copies(&["source", &device.0, "--force", "--verify"]);
+    assert!(
+        forced.said().iter().any(|line| line.contains("overwriting") && line.contains(words)),
+        "{}",
+        forced.stderr
+    );
+    drop(device);
+    let mut expected = image.to_owned();
+    expected[..content.len()].copy_from_slice(content);
+    assert!(lab.read("image") == expected, "{words}");
+}
+
+#[test]
+fn behaviour_106_a_mounted_block_device_is_not_overwritten() {
+    let lab = Lab::new();
+    lab.write("source", &pattern(100_000, 1));
+    File::create(lab.path("image")).unwrap().set_len(64 << 20).unwrap();
+    lab.mkdir("mounted");
+    let Some(device) = Attached::over(&lab, "image") else { return };
+    let made = run(lab.command("mkfs.ext4".as_ref()).args(["-q", "-F", &device.0]));
+    let mounted = run(lab.command("mount".as_ref()).args([&device.0, "mounted"]));
+    if made.code != Some(0) || mounted.code != Some(0) {
+        return skip("a mounted block device", mounted.stderr.trim());
+    }
+    let copy = run(&mut lab.copy(&["source", &device.0]));
+    let mut bench = lab.command(crate::support::HIPFILE.as_ref());
+    let bench = run(bench.args([
+        "bench",
+        &device.0,
+        "--rw",
+        "write",
+        "--destroy",
+        "--size",
+        "1M",
+        "--block",
+        "1M",
+        "--repeat",
+        "1",
+    ]));
+    let unmounted = Command::new("umount").arg(lab.path("mounted")).status().unwrap();
+    assert!(unmounted.success());
+    copy.failed_with(&[&device.0, "mounted", "--force"]);
+    assert!(bench.code == Some(1) && bench.stderr.contains("mounted"), "{:?} {}", bench.code, bench.stderr);
+    let checked = run(lab.command("fsck.ext4".as_ref()).args(["-f", "-n", &device.0]));
+    assert_eq!(checked.code, Some(0), "{}", checked.stdout);
+}

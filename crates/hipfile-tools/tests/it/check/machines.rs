@@ -285,7 +285,7 @@ fn integrated_gpu() -> FakeRoot {
     root
 }
 
-fn wsl() -> FakeRoot {
+pub(super) fn wsl() -> FakeRoot {
     let mut root = FakeRoot::new();
     root.kernel("5.15.153.1-microsoft-standard-WSL2", "# CONFIG_PCI_P2PDMA is not set\n");
     root.folder("sys/module");
@@ -296,7 +296,7 @@ fn wsl() -> FakeRoot {
     root
 }
 
-fn nvidia_open() -> FakeRoot {
+pub(super) fn nvidia_open() -> FakeRoot {
     let mut root = FakeRoot::new();
     root.kernel("6.8.0-45-generic", P2PDMA);
     root.cpu("GenuineIntel", 6).folder("sys/module/nvidia").symbols(&["pci_p2pdma_distance_many"]);
@@ -315,7 +315,7 @@ fn nvidia_open() -> FakeRoot {
 }
 
 /// A consumer's GPU with the closed module, on a machine that keeps its kernel's configuration to itself.
-fn nvidia_proprietary() -> FakeRoot {
+pub(super) fn nvidia_proprietary() -> FakeRoot {
     let mut root = nvidia_open();
     root.kernel("6.8.0-45-generic", "");
     std::fs::remove_dir_all(root.at("proc/driver/nvidia-fs")).unwrap();
