@@ -50,8 +50,6 @@ pub trait Caller: Send {
 struct Operation {
     inner: Arc<Inner>,
     op: Op,
-    file: Hold<FileRecord>,
-    buffer: Hold<BufferRecord>,
     base: usize,
     /// The size at submit; more than this is refused at run time.
     most: usize,
@@ -63,6 +61,8 @@ struct Operation {
 }
 
 struct State {
+    /// What it uses; let go of before the result is told, for who sees that may deregister both.
+    uses: Option<Uses>,
     caller: Option<Box<dyn Caller>>,
     first: Ask,
     bound: bool,
@@ -72,6 +72,11 @@ struct State {
     /// An appended write, as far as it has come.
     collected: Vec<u8>,
     result: Option<Result<usize>>,
+}
+
+struct Uses {
+    file: Hold<FileRecord>,
+    buffer: Hold<BufferRecord>,
 }
 
 /// What a host function is given.
@@ -173,14 +178,13 @@ impl Driver {
         let operation = Arc::new(Operation {
             inner: Arc::clone(inner),
             op,
-            file,
-            buffer,
             base,
             most,
             quantum: align,
             lane: Arc::clone(&lane),
             seat,
             state: Mutex::new(State {
+                uses: Some(Uses { file, buffer }),
                 caller: Some(caller),
                 first,
                 bound: fixed,
@@ -316,7 +320,8 @@ impl Operation {
     }
 
     fn carry(&self, state: &mut State) {
-        let transfer = match checked(self.op, &self.file, &self.buffer, self.base, state.first) {
+        let Some(Uses { file, buffer }) = &state.uses else { return };
+        let transfer = match checked(self.op, file, buffer, self.base, state.first) {
             Ok(transfer) => transfer,
             Err(error) => return state.result = Some(Err(error)),
         };
@@ -405,8 +410,9 @@ unsafe extern "C" fn done(data: *mut c_void) {
     let Call { operation, .. } = unsafe { *Box::from_raw(data.cast::<Call>()) };
     let mut state = lock(&operation.state);
     let (caller, result) = (state.caller.take(), state.result.take());
-    let moved = state.walk.done();
+    let (uses, moved) = (state.uses.take(), state.walk.done());
     drop(state);
+    drop(uses);
     // The seat first: who sees the result may submit again.
     operation.lane.leave();
     if let Some(caller) = caller {

@@ -329,9 +329,8 @@ fn behaviour_86_deregistering_destroying_and_closing_let_queued_work_finish() {
         assert!(all.iter().all(|one| one.bytes == 4096), "way {way}");
         assert!(device.bytes() == content, "way {way}");
         if way < 2 {
-            while code(hipFileBufDeregister(device.start)) == hipFileInternalError {
-                std::thread::yield_now();
-            }
+            // Who sees a result may do this at once.
+            ok(hipFileBufDeregister(device.start));
             hipFileHandleDeregister(handle);
         }
         if way != 0 {

@@ -231,6 +231,30 @@ fn captures_of_others_survive_our_calls() {
 }
 
 #[test]
+fn what_has_a_result_is_not_in_use() {
+    let _watchdog = Watchdog::new(60);
+    let bench = Bench::new(ALL, 65_536, |_| {});
+    let (stream, mut id) = (Stream::free(), bench.id);
+    for step in 0..300 {
+        let variables = Variables::new(10_000, step, 3);
+        let (driver, buffer) = (&bench.driver, bench.buffer.ptr());
+        let op = if step % 2 == 0 { Op::Read } else { Op::Write };
+        enqueue(driver, op, id, buffer, stream, 0, &variables).unwrap();
+        if step % 3 == 0 {
+            stream.wait();
+        }
+        while !variables.is_over() {
+            std::hint::spin_loop();
+        }
+        driver.deregister_buffer(buffer).unwrap();
+        driver.deregister_file(id).unwrap();
+        // SAFETY: the buffer keeps the memory.
+        unsafe { driver.register_buffer(buffer, bench.buffer.len(), 0) }.unwrap();
+        id = driver.register_file(std::os::fd::AsRawFd::as_raw_fd(&bench.file)).unwrap();
+    }
+}
+
+#[test]
 fn errors_name_the_operation_once() {
     let _watchdog = Watchdog::new(60);
     let bench = Bench::new(STAGED, 8192, |_| {});

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use gpu_sys::hip::{HipError, STREAM_DEFAULT};
 use hip_emu::fault::{self, Fault, Rule, When};
 use hip_emu::function::Function;
-use hipfile::{Buffer, ErrorKind, Fallback, Op};
+use hipfile::{Buffer, Entry, ErrorKind, EventStatus, Fallback, Op, RawBatch};
 
 use crate::support::streams::*;
 
@@ -313,10 +313,32 @@ fn sixty_four_streams_share_four_queues_and_few_blocks() {
                 });
             }
             // Synchronous readers, whose copies wait for blocking streams, have Blocks of their own.
-            for reader in 0..4 {
-                let bench = &bench;
+            let calls: Vec<_> = (0..17).map(|_| Buffer::alloc(&bench.driver, 0, 65_536).unwrap()).collect();
+            let mut calls = calls.into_iter();
+            let for_batch = calls.next().unwrap();
+            let bench = &bench;
+            scope.spawn(move || {
+                let batch = RawBatch::new(16).unwrap();
+                for round in 0..10 {
+                    let entries: Vec<_> = (0..16)
+                        .map(|i| Entry {
+                            op: Ok(Op::Read),
+                            file: bench.id,
+                            buffer: for_batch.ptr(),
+                            buffer_offset: i * 4096,
+                            file_offset: (i + round) * 4096,
+                            len: 4096,
+                            cookie: i as u64,
+                        })
+                        .collect();
+                    // SAFETY: the buffer is this thread's, and outlives the events.
+                    unsafe { batch.submit(&bench.driver, &entries) }.unwrap();
+                    let events = batch.poll(16, 16, None).unwrap();
+                    assert!(events.iter().all(|e| matches!(e.status, EventStatus::Complete(4096))));
+                }
+            });
+            for (reader, buffer) in (0..).zip(calls) {
                 scope.spawn(move || {
-                    let buffer = Buffer::alloc(&bench.driver, 0, 65_536).unwrap();
                     for _ in 0..20 {
                         // SAFETY: the buffer is this thread's.
                         let n =

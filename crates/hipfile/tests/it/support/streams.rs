@@ -156,6 +156,10 @@ impl Variables {
         self.result.lock().unwrap().take()
     }
 
+    pub(crate) fn is_over(&self) -> bool {
+        self.result.lock().unwrap().is_some()
+    }
+
     pub(crate) fn result(&self) -> Result<usize> {
         self.take().expect("a result")
     }
