@@ -217,12 +217,17 @@ fn examples() -> Result<(), String> {
         .arg("CFLAGS=-O2 -g -Wall -Wextra -Werror")
         .arg("check")
         .run()?;
-    cargo()
-        .env("HIPFILE_DEVICE", "emulated")
-        .words("run --locked --release --package hipfile --example roundtrip --")
-        .arg(dir.join("created"))
-        .arg(dir.join("copied"))
-        .run()
+    for (name, files) in
+        [("roundtrip", &["created", "copied"][..]), ("batch", &["batch"][..]), ("stream", &["stream"][..])]
+    {
+        let mut example = cargo().env("HIPFILE_DEVICE", "emulated");
+        example = example.words("run --locked --release --package hipfile --example").arg(name).arg("--");
+        for file in files {
+            example = example.arg(dir.join(file));
+        }
+        example.run()?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

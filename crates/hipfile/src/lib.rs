@@ -56,6 +56,8 @@ mod notice;
 mod op;
 #[allow(unsafe_code, reason = "submits memory it owns")]
 mod owned;
+#[allow(unsafe_code, reason = "submits memory it owns")]
+mod owned_stream;
 pub mod platform;
 mod policy;
 #[allow(unsafe_code, reason = "lends a call's closure to helper threads")]
@@ -93,6 +95,7 @@ pub use handle::{Buffer, File};
 pub use info::FileInfo;
 pub use op::Op;
 pub use owned::{Batch, Finished, Job};
+pub use owned_stream::{Pending, Stream};
 pub use reason::Reason;
 pub use stats::{EngineStats, ReasonStats, Stats};
 pub use stream::{Ask, Caller};

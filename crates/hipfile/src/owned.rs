@@ -144,7 +144,7 @@ impl Batch {
     }
 }
 
-fn entry(job: &Job, cookie: u64) -> Result<Entry> {
+pub(crate) fn entry(job: &Job, cookie: u64) -> Result<Entry> {
     let Range { start, end } = job.range;
     let invalid = |why: String| Error::message(ErrorKind::InvalidValue, job.op.name(), why);
     let len = end.checked_sub(start);

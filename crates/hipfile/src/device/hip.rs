@@ -185,6 +185,14 @@ impl Hip {
         Err(self.error(op, code))
     }
 
+    fn check_ordinal(&self, op: &'static str, ordinal: u32) -> Result<()> {
+        if ordinal < self.count {
+            return Ok(());
+        }
+        let why = format!("there is no GPU {ordinal}; this process has {}", self.count);
+        Err(Error::message(ErrorKind::DeviceNotFound, op, why))
+    }
+
     fn on(&self, ordinal: u32) -> Result<OnGpu<'_>> {
         const OP: &str = "select GPU";
         // With one GPU the current one is always right.
@@ -446,10 +454,7 @@ impl Device for Hip {
     }
 
     fn alloc(&self, ordinal: u32, len: usize) -> Result<DevPtr> {
-        if ordinal >= self.count {
-            let why = format!("there is no GPU {ordinal}; this process has {}", self.count);
-            return Err(Error::message(ErrorKind::DeviceNotFound, "allocate", why));
-        }
+        self.check_ordinal("allocate", ordinal)?;
         let _on = self.on(ordinal)?;
         let _relaxed = self.relaxed();
         let mut at = std::ptr::null_mut();

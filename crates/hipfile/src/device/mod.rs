@@ -143,6 +143,15 @@ pub(crate) trait Streams: Send + Sync {
     /// The GPU of a stream.
     fn gpu_of(&self, stream: StreamPtr) -> Result<u32>;
 
+    /// A stream of a GPU that waits for no other.
+    fn create(&self, gpu: u32) -> Result<StreamPtr>;
+
+    /// Destroys a stream of [`Streams::create`] that has nothing to do.
+    fn destroy(&self, stream: StreamPtr) -> Result<()>;
+
+    /// Waits until the stream has nothing to do.
+    fn synchronize(&self, stream: StreamPtr) -> Result<()>;
+
     /// Whether work given to the stream would be recorded instead of done.
     fn is_capturing(&self, stream: StreamPtr) -> Result<bool>;
 

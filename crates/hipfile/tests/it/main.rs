@@ -78,6 +78,7 @@ mod suite {
     mod files;
     mod lifecycle;
     mod staged;
+    mod owned_streams;
     mod stream_rules;
     mod streams;
 }

@@ -73,6 +73,28 @@ impl Streams for Hip {
         Ok(u32::try_from(gpu).unwrap_or(0))
     }
 
+    fn create(&self, gpu: u32) -> Result<StreamPtr> {
+        const OP: &str = "make stream";
+        self.check_ordinal(OP, gpu)?;
+        let _on = self.on(gpu)?;
+        let _relaxed = self.relaxed();
+        let mut stream = std::ptr::null_mut();
+        // SAFETY: `stream` is writable.
+        let code = unsafe { (self.api.hipStreamCreateWithFlags)(&raw mut stream, hip::STREAM_NON_BLOCKING) };
+        Hip::call(self, OP, code).map(|()| StreamPtr(stream.expose_provenance()))
+    }
+
+    fn destroy(&self, stream: StreamPtr) -> Result<()> {
+        // SAFETY: the caller gives a stream of `create`, once.
+        Hip::call(self, "destroy stream", unsafe { (self.api.hipStreamDestroy)(handle(stream)) })
+    }
+
+    fn synchronize(&self, stream: StreamPtr) -> Result<()> {
+        let _relaxed = self.relaxed();
+        // SAFETY: a plain call; the stream is the caller's.
+        Hip::call(self, "wait for stream", unsafe { (self.api.hipStreamSynchronize)(handle(stream)) })
+    }
+
     fn is_capturing(&self, stream: StreamPtr) -> Result<bool> {
         let Some(is_capturing) = self.api.hipStreamIsCapturing else { return Ok(false) };
         let mut status = hip::STREAM_CAPTURE_STATUS_NONE;
