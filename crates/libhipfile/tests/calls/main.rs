@@ -13,6 +13,7 @@ mod io;
 mod last_error;
 mod not_available;
 mod streams;
+mod streams_many;
 mod threads;
 
 use core::ffi::{c_int, c_void};
