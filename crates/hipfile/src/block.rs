@@ -518,4 +518,5 @@ fn populate(start: NonNull<u8>, len: usize) {
 }
 
 #[cfg(test)]
+#[path = "block/tests.rs"]
 mod tests;

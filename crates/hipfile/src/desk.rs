@@ -367,3 +367,7 @@ impl<W: Work> Drop for Serving<'_, W> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "desk/tests.rs"]
+mod tests;

@@ -46,6 +46,27 @@ fn takers_wait_in_turn_and_all_are_served() {
 }
 
 #[test]
+fn takers_are_served_in_the_order_in_which_they_came() {
+    let pool = BlockPool::new(64 << 10, 1, None);
+    let order = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        let held = pool.take(None).unwrap();
+        for n in 0..16 {
+            let (pool, order) = (&pool, &order);
+            scope.spawn(move || {
+                let _block = pool.take(None).unwrap();
+                order.lock().unwrap().push(n);
+            });
+            while pool.lock().queue.len() <= n {
+                std::thread::yield_now();
+            }
+        }
+        drop(held);
+    });
+    assert_eq!(order.into_inner().unwrap(), (0..16).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_pool_of_one_block_serves_everyone() {
     let pool = BlockPool::new(1 << 20, 1, None);
     std::thread::scope(|scope| {

@@ -1,0 +1,56 @@
+//! The core's modules in which threads meet, run under orders of steps that a scheduler chooses. The modules are the core's own
+//! files; only the locks, atomics and threads beneath them are others. No byte is moved here, and memory is taken to be
+//! sequentially consistent: weaker orders are the thread sanitizer's to find.
+#![allow(dead_code, reason = "the modules are there for the core; not all of each is used here")]
+#![allow(unreachable_pub, reason = "what the core exports, this crate does not")]
+
+#[path = "../../hipfile/src/block.rs"]
+mod block;
+#[path = "../../hipfile/src/desk.rs"]
+mod desk;
+#[path = "../../hipfile/src/error.rs"]
+mod error;
+#[path = "../../hipfile/src/pool.rs"]
+mod pool;
+#[path = "../../hipfile/src/slots.rs"]
+mod slots;
+#[path = "../../hipfile/src/ticket.rs"]
+mod ticket;
+#[path = "../../hipfile/src/usage.rs"]
+mod usage;
+#[path = "../../hipfile/src/workers.rs"]
+mod workers;
+
+pub mod batches;
+pub mod blocks;
+pub mod threads;
+
+/// What the modules synchronise with: see the core's module of this name.
+mod sync {
+    pub(crate) use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, atomic};
+    pub(crate) use shuttle::thread;
+}
+
+/// What the modules need of the system. Nobody forks here.
+mod sys {
+    pub(crate) fn forks() -> u32 {
+        0
+    }
+
+    pub(crate) fn last_errno() -> i32 {
+        std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+    }
+}
+
+/// The documentation of the modules speaks of it.
+struct Driver;
+
+/// Runs a scenario `runs` times, each time in another order: half of them at random, half with few changes of thread at
+/// the worst moments. A failure prints the order, which `shuttle::replay` repeats.
+fn explore(runs: usize, scenario: fn()) {
+    use shuttle::scheduler::{PctScheduler, RandomScheduler};
+    let mut config = shuttle::Config::new();
+    config.stack_size = 256 << 10;
+    shuttle::Runner::new(RandomScheduler::new(runs.div_ceil(2)), config.clone()).run(scenario);
+    shuttle::Runner::new(PctScheduler::new(3, runs.div_ceil(2)), config).run(scenario);
+}

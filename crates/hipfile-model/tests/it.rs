@@ -1,0 +1,29 @@
+//! Each scenario in twenty thousand orders of steps; in more with `HIPFILE_TEST_ORDERS`.
+#![allow(clippy::disallowed_methods, reason = "tests read the environment")]
+
+use hipfile_model::{batches, blocks, threads};
+
+macro_rules! scenarios {
+    ($($module:ident::$name:ident,)*) => { $(
+        #[test]
+        fn $name() {
+            let orders = std::env::var("HIPFILE_TEST_ORDERS").ok().and_then(|n| n.parse().ok());
+            $module::$name(orders.unwrap_or(20_000));
+        }
+    )* };
+}
+
+scenarios! {
+    batches::every_accepted_entry_gives_one_event,
+    batches::all_who_wait_return,
+    batches::places_are_given_again,
+    batches::destroying_waits_for_what_runs_and_releases_who_waits,
+    batches::a_wait_ends_with_the_event_it_waits_for,
+    batches::destroying_releases_before_it_waits,
+    blocks::all_takers_are_served,
+    blocks::a_free_block_waits_for_nobody,
+    blocks::trimming_takes_nobody_s_block,
+    threads::every_job_runs,
+    threads::helpers_are_gone_when_the_call_returns,
+    threads::nothing_in_use_is_retired,
+}

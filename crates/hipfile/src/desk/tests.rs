@@ -1,0 +1,222 @@
+//! Random steps of one thread against a model that keeps what became of every entry. Orders of several threads are tried
+//! in the crate `hipfile-model`.
+
+use std::sync::atomic::AtomicUsize;
+
+use super::*;
+use crate::error::ErrorKind;
+
+/// Where the model says an entry is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum At {
+    Waiting,
+    Running,
+    /// It ended so; its event was not collected.
+    Ended(End),
+    Collected,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    Moved(usize),
+    Refused,
+    Lost,
+    Canceled,
+}
+
+struct Piece {
+    cookie: usize,
+    write: bool,
+    ticket: Ticket,
+}
+
+/// Threads that were sent: here they only count, and serve when the test says.
+#[derive(Clone, Default)]
+struct Sent(Arc<AtomicUsize>);
+
+impl Work for Piece {
+    type Home = Sent;
+    type Note = usize;
+
+    fn is_write(&self) -> bool {
+        self.write
+    }
+
+    fn end(self, ending: Ending) {
+        self.ticket.complete(ending);
+    }
+
+    fn send(home: &Sent, _: &Arc<Desk<Piece>>) {
+        home.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn stalled(_: &Stall<usize>) {}
+}
+
+struct Model {
+    desk: Arc<Desk<Piece>>,
+    capacity: usize,
+    entries: Vec<(At, bool)>,
+    running: Vec<Piece>,
+    /// Cookies in the order in which they ended.
+    ended: VecDeque<usize>,
+    sent: Sent,
+    seed: u64,
+}
+
+impl Model {
+    fn new(capacity: usize, seed: u64) -> Model {
+        Model {
+            desk: Arc::new(Desk::new(capacity, None).unwrap()),
+            capacity,
+            entries: Vec::new(),
+            running: Vec::new(),
+            ended: VecDeque::new(),
+            sent: Sent::default(),
+            seed,
+        }
+    }
+
+    fn random(&mut self, below: usize) -> usize {
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        (self.seed % below as u64) as usize
+    }
+
+    fn count(&self, at: At) -> usize {
+        self.entries.iter().filter(|(entry, _)| *entry == at).count()
+    }
+
+    fn occupied(&self) -> usize {
+        self.entries.len() - self.count(At::Collected)
+    }
+
+    fn submit(&mut self) {
+        let (wanted, threads, first) = (1 + self.random(6), self.random(4), self.entries.len());
+        let writes: Vec<bool> = (0..wanted).map(|_| self.random(3) == 0).collect();
+        let offers = writes.iter().enumerate();
+        let offers = offers.map(|(n, write)| Offer {
+            cookie: (first + n) as u64,
+            note: first + n,
+            piece: (first + n, *write),
+        });
+        let make = |(cookie, write), ticket| Piece { cookie, write, ticket };
+        let before = self.sent.0.load(Ordering::Relaxed);
+        let free = self.capacity - self.occupied();
+        let result = self.desk.submit(&self.sent, offers, make, threads, None);
+        let sent = self.sent.0.load(Ordering::Relaxed) - before;
+        if wanted > free {
+            assert_eq!((result, sent), (Err(Refused::Full { free }), 0));
+        } else {
+            assert_eq!(result, Ok(()));
+            assert!(sent <= threads);
+            self.entries.extend(writes.into_iter().map(|write| (At::Waiting, write)));
+        }
+    }
+
+    fn start(&mut self) {
+        let reads_only = self.random(3) == 0;
+        let first = self.entries.iter().position(|(at, _)| *at == At::Waiting);
+        let first = first.filter(|first| !(reads_only && self.entries[*first].1));
+        let started = self.desk.start(reads_only, None);
+        assert_eq!(started.as_ref().map(|piece| piece.cookie), first, "in the order in which they came");
+        if let Some(piece) = started {
+            self.entries[piece.cookie].0 = At::Running;
+            self.running.push(piece);
+        }
+    }
+
+    fn ended(&mut self, cookie: usize, end: End) {
+        self.entries[cookie].0 = At::Ended(end);
+        self.ended.push_back(cookie);
+    }
+
+    fn end(&mut self) {
+        if self.running.is_empty() {
+            return;
+        }
+        let at = self.random(self.running.len());
+        let piece = self.running.swap_remove(at);
+        let cookie = piece.cookie;
+        let end = [End::Moved(cookie), End::Refused, End::Lost][self.random(3)];
+        match end {
+            End::Moved(count) => piece.end(Ending::Done(Ok(count))),
+            End::Refused => piece.end(Ending::Done(Err(Error::os("read", libc::EIO)))),
+            _ => drop(piece),
+        }
+        self.ended(cookie, end);
+    }
+
+    fn cancel(&mut self) {
+        self.desk.cancel();
+        for cookie in 0..self.entries.len() {
+            if self.entries[cookie].0 == At::Waiting {
+                self.ended(cookie, End::Canceled);
+            }
+        }
+    }
+
+    fn collect(&mut self) {
+        let (min, most) = (self.random(4), self.random(8));
+        for event in self.desk.collect(min.min(most), most, Some(Duration::ZERO)).unwrap() {
+            let cookie = event.cookie as usize;
+            assert_eq!(self.ended.pop_front(), Some(cookie), "in the order in which they ended");
+            let end = match &event.status {
+                EventStatus::Complete(moved) => End::Moved(*moved),
+                EventStatus::Failed(error) if error.kind() == ErrorKind::Io => End::Refused,
+                EventStatus::Failed(_) => End::Lost,
+                EventStatus::Canceled => End::Canceled,
+            };
+            assert_eq!(self.entries[cookie].0, At::Ended(end));
+            self.entries[cookie].0 = At::Collected;
+        }
+    }
+
+    /// Nothing comes out of a closed desk, and nothing goes in.
+    fn close(mut self) {
+        self.running.drain(..).for_each(drop);
+        self.desk.close();
+        assert!(self.desk.collect(1, 8, None).unwrap().is_empty());
+        let none = [Offer { cookie: 0, note: 0, piece: () }].into_iter();
+        let make = |(), _: Ticket| unreachable!("a closed desk accepts nothing");
+        assert_eq!(self.desk.submit(&self.sent, none, make, 1, None), Err(Refused::Closed));
+        assert!(self.desk.start(false, None).is_none());
+    }
+
+    fn check(&self) {
+        let state = self.desk.lock();
+        assert_eq!(state.slots.waiting(), self.count(At::Waiting));
+        assert_eq!(state.slots.running(), self.running.len());
+        assert_eq!(state.slots.finished(), self.ended.len());
+        assert_eq!(state.slots.occupied(), self.occupied());
+        // Exactly the entries under way have a place, each one of its own.
+        let mut notes: Vec<_> = state.places.iter().flatten().map(|place| place.note).collect();
+        notes.sort_unstable();
+        let under_way = |at: &At| matches!(at, At::Waiting | At::Running);
+        let expected = self.entries.iter().enumerate().filter(|(_, (at, _))| under_way(at));
+        assert!(notes.into_iter().eq(expected.map(|(cookie, _)| cookie)));
+        assert_eq!(state.free.len() + state.slots.in_flight(), state.places.len());
+        assert!(state.places.len() <= self.capacity);
+    }
+}
+
+#[test]
+fn behaviour_77_a_hundred_thousand_random_steps_give_one_event_for_each_entry() {
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    for _ in 0..500 {
+        seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d) | 1;
+        let mut model = Model::new(1 + (seed >> 40) as usize % 20, seed);
+        for _ in 0..200 {
+            match model.random(21) {
+                0..5 => model.submit(),
+                5..10 => model.start(),
+                10..15 => model.end(),
+                15..20 => model.collect(),
+                _ => model.cancel(),
+            }
+            model.check();
+        }
+        model.close();
+    }
+}
