@@ -230,6 +230,40 @@ fn captures_of_others_survive_our_calls() {
     assert!(first.memory(0, 65_536) == first.data);
 }
 
+/// Whatever copies, it may not copy what a full read would have had.
+#[test]
+fn a_file_that_shrinks_after_submission_gives_a_short_count_and_no_stale_bytes() {
+    let _watchdog = Watchdog::new(60);
+    for engines in [STAGED, ALL] {
+        let bench = Bench::with_buffer(engines, 300_000, 300_000, |_| {});
+        let stream = Stream::free();
+        bench.driver.prepare_stream(stream.ptr()).unwrap();
+        for (flags, left) in [(15, 200_001), (7, 65_536), (0, 65_535), (15, 1), (7, 0)] {
+            std::os::unix::fs::FileExt::write_all_at(&bench.file, &bench.data, 0).unwrap();
+            // The stream's Block and the memory: what is left over from a full read.
+            let full = Variables::new(300_000, 0, 0);
+            bench.read(stream, flags, &full).unwrap();
+            stream.wait();
+            assert_eq!(full.result().unwrap(), 300_000);
+            // Different content, a shorter file: what lies behind it stays as it was.
+            let fresh: Vec<u8> = bench.data.iter().map(|b| !b).collect();
+            let (gate, last) = (word(), Variables::new(300_000, 0, 0));
+            std::os::unix::fs::FileExt::write_all_at(&bench.file, &fresh, 0).unwrap();
+            stream.hold(gate);
+            bench.read(stream, flags, &last).unwrap();
+            bench.file.set_len(left as u64).unwrap();
+            gate.store(1, Ordering::Release);
+            stream.wait();
+            assert_eq!(last.result().unwrap(), left, "{engines:?} {flags:#x}");
+            assert!(bench.memory(0, left) == fresh[..left], "{engines:?} {flags:#x} {left}");
+            assert!(
+                bench.memory(left, 300_000 - left) == bench.data[left..],
+                "{engines:?} {flags:#x} {left}"
+            );
+        }
+    }
+}
+
 #[test]
 fn what_has_a_result_is_not_in_use() {
     let _watchdog = Watchdog::new(60);
