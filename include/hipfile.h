@@ -705,7 +705,8 @@ HIPFILE_API void hipFileBatchIODestroy(hipFileBatchHandle_t batch_idp);
  * @param size_p           bytes to read
  * @param file_offset_p    where in the file, >= 0
  * @param buffer_offset_p  where in the buffer, >= 0
- * @param[out] bytes_read_p  receives what hipFileRead would have returned
+ * @param[out] bytes_read_p  receives the bytes read, fewer than asked for only at end of file; or -1 for an error of the
+ *                         operating system; or a negated hipFileOpError_t. hipFileExtStreamError tells more of either
  * @param stream           the stream; NULL is the default stream
  * @return hipFileSuccess: the outcome arrives in the last output, written when the stream has passed the operation.
  *         Otherwise nothing is queued: hipFileInvalidValue for a NULL address, a range outside the buffer, negative

@@ -38,6 +38,25 @@ fn start() {
     });
 }
 
+/// Ends the process, saying where it hangs, unless the test is over by then.
+fn watchdog(patience: std::time::Duration) {
+    std::thread::spawn(move || {
+        std::thread::sleep(patience);
+        abort_with_threads();
+    });
+}
+
+/// Says where each thread waits.
+#[allow(clippy::print_stderr, reason = "says where a test hangs")]
+fn abort_with_threads() -> ! {
+    eprintln!("WATCHDOG: the test hangs; threads and where they wait:");
+    for task in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+        let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        eprintln!("  {} {} {}", read("comm").trim(), read("wchan").trim(), read("syscall").trim());
+    }
+    std::process::abort();
+}
+
 /// The code, after checking that it comes without one of the runtime.
 #[track_caller]
 fn code(answer: hipFileError_t) -> hipFileOpError_t {

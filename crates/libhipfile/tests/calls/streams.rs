@@ -10,6 +10,12 @@ use super::*;
 const LEN: usize = 65536;
 const NULL: hipStream_t = core::ptr::null_mut();
 
+/// Prepares the process; what hangs is said to.
+fn begin() {
+    start();
+    watchdog(std::time::Duration::from_secs(120));
+}
+
 /// The variables of an operation.
 struct Variables {
     size: usize,
@@ -49,7 +55,7 @@ fn wait() {
 
 #[test]
 fn a_closed_driver_is_opened_and_the_call_refused() {
-    start();
+    begin();
     let mut one = Variables::new(1, 0, 0);
     assert_eq!(code(one.read(core::ptr::null_mut(), core::ptr::null_mut())), hipFileInvalidValue);
     assert_eq!((hipFileUseCount(), one.bytes), (1, 77));
@@ -57,7 +63,7 @@ fn a_closed_driver_is_opened_and_the_call_refused() {
 
 #[test]
 fn the_checks_of_an_operation_come_in_order() {
-    start();
+    begin();
     let device = Device::new(LEN, 0);
     let (_file, handle) = registered_file(b"0123456789");
     let (host, unknown) = ([0u8; 16], core::ptr::null_mut());
@@ -98,7 +104,7 @@ fn the_checks_of_an_operation_come_in_order() {
 
 #[test]
 fn behaviour_82_a_result_is_a_count_or_minus_one_or_a_code() {
-    start();
+    begin();
     let device = Device::new(LEN, 0);
     let (_file, handle) = registered_file(&[7; LEN]);
     let mut one = Variables::new(4096, 0, 0);
@@ -114,7 +120,7 @@ fn behaviour_82_a_result_is_a_count_or_minus_one_or_a_code() {
 
 #[test]
 fn registrations_are_the_process_s() {
-    start();
+    begin();
     assert_eq!(code(hipFileStreamDeregister(NULL)), hipFileInvalidValue);
     // SAFETY: the default stream.
     let register = |flags| unsafe { hipFileStreamRegister(NULL, flags) };
@@ -190,7 +196,7 @@ type Triple = (usize, hoff_t, hoff_t);
 
 #[test]
 fn behaviour_80_what_a_flag_fixes_is_not_read_again() {
-    start();
+    begin();
     let device = Device::new(LEN, 0);
     let content: Vec<u8> = (0..LEN).map(|i| (i / 256 + i) as u8).collect();
     let (_file, handle) = registered_file(&content);
@@ -244,7 +250,7 @@ fn told(bytes: *const isize) -> (hipFileOpError_t, i32, String) {
 
 #[test]
 fn behaviour_82_the_errno_of_each_operation_is_kept() {
-    start();
+    begin();
     let device = Device::new(LEN, 0);
     let writable = file(&[1; LEN]);
     let read_only = std::fs::File::open(format!("/proc/self/fd/{}", writable.as_raw_fd())).unwrap();
@@ -287,7 +293,7 @@ fn behaviour_82_the_errno_of_each_operation_is_kept() {
 
 #[test]
 fn behaviour_86_deregistering_destroying_and_closing_let_queued_work_finish() {
-    start();
+    begin();
     let device = Device::new(LEN, 0);
     let content: Vec<u8> = (0..LEN).map(|i| (i % 253) as u8).collect();
     for way in 0..3 {
@@ -341,7 +347,7 @@ fn behaviour_86_deregistering_destroying_and_closing_let_queued_work_finish() {
 
 #[test]
 fn a_captured_stream_is_refused() {
-    start();
+    begin();
     let device = Device::new(LEN, 0);
     let (_file, handle) = registered_file(&[3; LEN]);
     let stream = stream();

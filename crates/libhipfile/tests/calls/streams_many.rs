@@ -32,11 +32,7 @@ fn watch(patience: Duration) {
         }
         eprintln!("WATCHDOG: nothing has moved for {patience:?}; operations done by each thread:");
         eprintln!("  {:?}", PROGRESS.iter().map(|t| t.load(Ordering::Relaxed)).collect::<Vec<_>>());
-        for task in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
-            let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
-            eprintln!("  {} {} {}", read("comm").trim(), read("wchan").trim(), read("syscall").trim());
-        }
-        std::process::abort();
+        abort_with_threads();
     }
 }
 
