@@ -77,8 +77,8 @@ mod suite {
     mod faults;
     mod files;
     mod lifecycle;
-    mod staged;
     mod owned_streams;
+    mod staged;
     mod stream_rules;
     mod streams;
 }
