@@ -78,6 +78,7 @@ mod sys;
 mod ticket;
 #[cfg_attr(test, allow(unsafe_code, reason = "tests make buffers out of thin air"))]
 mod transfer;
+mod turns;
 mod usage;
 mod workers;
 

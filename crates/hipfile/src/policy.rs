@@ -100,7 +100,7 @@ fn resident_run(transfer: &Transfer<'_>, len: usize) -> (Cache, usize) {
     }
     // A short last window goes with what is before it.
     let run = if end + WINDOW / 2 > len { len } else { end };
-    (if first { Cache::Through } else { Cache::Around }, run)
+    (if first { Cache::Cached } else { Cache::Around }, run)
 }
 
 /// Whether most of a window is in the page cache.

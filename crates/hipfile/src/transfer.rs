@@ -15,6 +15,8 @@ pub const MAX_TRANSFER: usize = 0x7fff_f000;
 pub(crate) enum Cache {
     /// Plain reads and writes.
     Through,
+    /// Plain reads of what is in the cache already: a processor's work, with nothing to wait for.
+    Cached,
     /// Plain reads and writes that leave nothing in the cache, as far as the kernel can.
     LeaveNothing,
     /// O_DIRECT.

@@ -19,11 +19,18 @@ use crate::pool::Helpers;
 use crate::reason::Reason;
 use crate::sys::{self, RWF_DONTCACHE};
 use crate::transfer::{Cache, Transfer};
+use crate::turns::Turns;
+
+/// One at work and one that may be waiting for a copy engine, for each processor.
+const TURNS_PER_THREAD: usize = 2;
 
 #[derive(Debug)]
 struct Bounce {
     blocks: Arc<BlockPool>,
     helpers: Arc<Helpers>,
+    /// For large reads of cached data. More of them at a time than processors only push each other's Blocks out of the
+    /// processors' caches.
+    busy: Turns,
     parallel_min: usize,
     threads: usize,
 }
@@ -32,6 +39,7 @@ pub(super) fn new(parts: &Parts) -> Box<dyn Engine> {
     Box::new(Bounce {
         blocks: Arc::clone(&parts.blocks),
         helpers: Arc::clone(&parts.helpers),
+        busy: Turns::new(TURNS_PER_THREAD * parts.config.io_threads),
         parallel_min: parts.config.parallel_min,
         threads: parts.config.io_threads,
     })
@@ -172,6 +180,9 @@ impl Bounce {
                 }
             }
         };
+        // Before a Block, so that nobody waits for a turn with a Block in hand.
+        let busy = transfer.cache == Cache::Cached && transfer.len() >= self.parallel_min;
+        let _turn = busy.then(|| self.busy.take());
         let mut first = match self.blocks.take(transfer.span.place().node()) {
             Ok(block) => block,
             Err(errno) => return Outcome::failed(0, Error::os(transfer.op.name(), errno)),

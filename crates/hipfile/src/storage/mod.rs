@@ -184,11 +184,12 @@ impl StorageFacts {
         self.fs.kind() == FsKind::Memory
     }
 
-    /// Whether plain buffered I/O serves it better than O_DIRECT, which brings nothing there (memory, images) or goes
-    /// past a cache that is the point of it (ZFS, FUSE, 9p).
+    /// Whether plain buffered I/O serves it better than O_DIRECT, which brings nothing there (memory, images), goes past a
+    /// cache that is the point of it (ZFS, FUSE, 9p), or waits for the far side with each request (network).
     pub fn prefers_buffered(&self) -> bool {
         let caches = matches!(self.fs, FsClass::Zfs | FsClass::Fuse | FsClass::NineP);
         caches
+            || self.is_network()
             || matches!(self.fs.kind(), FsKind::Memory | FsKind::Image | FsKind::Pseudo)
                 && self.node != Node::Block
     }

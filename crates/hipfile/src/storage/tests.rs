@@ -146,6 +146,23 @@ fn raw_devices_go_by_their_own_number() {
 }
 
 #[test]
+fn behaviour_114_network_file_systems_go_through_the_page_cache() {
+    for (fs, options) in [("nfs4", "rw,proto=rdma"), ("nfs", "rw,proto=tcp"), ("lustre", "rw"), ("cifs", "rw")] {
+        let mut root = FakeRoot::new();
+        root.mount("0:50", "/net", fs, "10.0.0.1:/fs", options);
+        assert!(facts(&root, None, (0, 50)).prefers_buffered(), "{fs}");
+    }
+}
+
+#[test]
+fn behaviour_67_a_file_system_with_an_unknown_name_lacks_nothing() {
+    let mut root = FakeRoot::new();
+    root.mount("259:0", "/", "xfs2", "/dev/nvme0n1", "rw");
+    let facts = facts(&root, None, (259, 0));
+    assert_eq!((facts.fs, facts.prefers_buffered()), (FsClass::Other, false));
+}
+
+#[test]
 fn network_file_systems_tell_their_transport() {
     for (fs, source, options, transport, plain, any) in [
         ("nfs4", "h:/x", "rw,proto=rdma,vers=4.2", Transport::Rdma, Err(Reason::FileSystem), Ok(())),

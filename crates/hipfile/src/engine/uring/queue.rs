@@ -61,7 +61,7 @@ struct Ask {
 impl Ask {
     fn of(transfer: &Transfer<'_>) -> Option<Ask> {
         match transfer.cache {
-            Cache::Through if transfer.len() > MOST_CACHED => None,
+            Cache::Through | Cache::Cached if transfer.len() > MOST_CACHED => None,
             Cache::Around if transfer.len() > MOST_AROUND => None,
             Cache::Around => {
                 let (fd, align) = transfer.file.staged_direct(Op::Read)?;
@@ -75,7 +75,7 @@ impl Ask {
                     align: PAGE,
                 })
             }
-            Cache::Through => {
+            Cache::Through | Cache::Cached => {
                 let plain = transfer.file.plain("read").ok().filter(|plain| !plain.direct_only)?;
                 let (at, len) = (transfer.file_offset, transfer.len());
                 Some(Ask { fd: plain.fd.as_raw_fd(), at, len, skip: 0, align: LINE })

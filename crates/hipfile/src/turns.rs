@@ -1,0 +1,102 @@
+//! Turns at work that keeps a processor busy: so many at the same time, the others wait in order of arrival. It is no lock
+//! and guards no data.
+
+use std::collections::VecDeque;
+
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, thread};
+
+/// A number of turns.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    free: usize,
+    waiting: VecDeque<Arc<Waiter>>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    thread: thread::Thread,
+    called: AtomicBool,
+}
+
+/// One turn, until dropped.
+#[derive(Debug)]
+pub(crate) struct Turn<'a> {
+    turns: &'a Turns,
+}
+
+impl Turns {
+    /// At least one turn at a time.
+    pub(crate) fn new(most: usize) -> Turns {
+        Turns { state: Mutex::new(State { free: most.max(1), waiting: VecDeque::new() }) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a turn. The caller must hold nothing that somebody who has one may wait for.
+    pub(crate) fn take(&self) -> Turn<'_> {
+        let waiter = {
+            let mut state = self.lock();
+            if state.free > 0 {
+                state.free -= 1;
+                return Turn { turns: self };
+            }
+            let waiter = Arc::new(Waiter { thread: thread::current(), called: AtomicBool::new(false) });
+            state.waiting.push_back(Arc::clone(&waiter));
+            waiter
+        };
+        while !waiter.called.load(Ordering::Acquire) {
+            thread::park();
+        }
+        Turn { turns: self }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.turns.lock();
+        // A turn goes straight to the next in line, so that nobody overtakes.
+        let Some(next) = state.waiting.pop_front() else {
+            state.free += 1;
+            return;
+        };
+        drop(state);
+        next.called.store(true, Ordering::Release);
+        next.thread.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn no_more_at_a_time_than_there_are_turns_and_all_get_one() {
+        let turns = Turns::new(3);
+        let (now, most, done) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let _turn = turns.take();
+                        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        std::thread::yield_now();
+                        now.fetch_sub(1, Ordering::SeqCst);
+                        done.fetch_add(1, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert_eq!(done.into_inner(), 3200);
+        assert!(most.into_inner() <= 3);
+        assert_eq!(turns.lock().free, 3);
+    }
+}
