@@ -191,6 +191,14 @@ pub(crate) fn readable_now(fd: BorrowedFd<'_>, offset: u64) -> Option<bool> {
     }
 }
 
+/// Reads all of `to` without waiting for storage; whether that was possible. If not, some of it may have been written.
+pub(crate) fn read_now(fd: RawFd, to: &mut [u8], offset: u64) -> bool {
+    let part = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+    // SAFETY: the one part is a slice that may be written to; a number that names no open file gives EBADF.
+    let got = unsafe { libc::preadv2(fd, &raw const part, 1, offset as i64, libc::RWF_NOWAIT) };
+    usize::try_from(got) == Ok(to.len())
+}
+
 /// Starts writing a range's dirty pages, without waiting for the end.
 pub(crate) fn start_writeback(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), i32> {
     // SAFETY: a plain call on a borrowed descriptor.

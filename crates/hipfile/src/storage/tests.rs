@@ -147,7 +147,9 @@ fn raw_devices_go_by_their_own_number() {
 
 #[test]
 fn behaviour_114_network_file_systems_go_through_the_page_cache() {
-    for (fs, options) in [("nfs4", "rw,proto=rdma"), ("nfs", "rw,proto=tcp"), ("lustre", "rw"), ("cifs", "rw")] {
+    for (fs, options) in
+        [("nfs4", "rw,proto=rdma"), ("nfs", "rw,proto=tcp"), ("lustre", "rw"), ("cifs", "rw")]
+    {
         let mut root = FakeRoot::new();
         root.mount("0:50", "/net", fs, "10.0.0.1:/fs", options);
         assert!(facts(&root, None, (0, 50)).prefers_buffered(), "{fs}");

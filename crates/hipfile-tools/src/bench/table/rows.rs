@@ -26,6 +26,7 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "cold-sequential", run: cold_sequential },
     Row { name: "warm-sequential", run: warm_sequential },
     Row { name: "warm-timed-link", run: warm_timed_link },
+    Row { name: "cold-timed-link", run: cold_timed_link },
     Row { name: "cold-unaligned", run: cold_unaligned },
     Row { name: "cold-calls", run: cold_calls },
     Row { name: "adaptive", run: adaptive },
@@ -156,32 +157,69 @@ fn warm_sequential(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
     )])
 }
 
-/// The emulated link is chosen when the process starts: a process of its own measures this row.
-fn warm_timed_link(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
-    const LINK: &str = "50";
-    let span = bench.bytes(2 << 30);
+/// A run of `bench` over a link of so many GB/s, in a process of its own: the emulated link is chosen when one starts.
+fn over_link(
+    bench: &Bench<'_>,
+    gb_per_s: u32,
+    (state, baseline): (&str, &str),
+    span: u64,
+) -> Result<serde_json::Value, Failure> {
     let rounds = bench.table.repeat.unwrap_or(9);
     let mut child = own_command()?;
     child
-        .args(["bench", "--json", "--warm", "--engine", STAGED, "--baseline", "serial"])
+        .args(["bench", "--json", state, "--engine", STAGED, "--baseline", baseline])
         .args(["--size", &span.to_string(), "--block", &bench.block(LARGE, span).to_string()])
         .args(["--repeat", &rounds.to_string(), "--gpu", &bench.table.gpu.to_string()])
         .arg(bench.path())
-        .env("HIP_EMU_LINK", LINK)
+        .env("HIP_EMU_LINK", gb_per_s.to_string())
         .env("HIPFILE_DEVICE", "emulated");
-    let report = answer(child)?;
-    let number = |value: &serde_json::Value| value.as_f64().unwrap_or(f64::NAN);
-    let speed = |n: usize| short(number(&report["contenders"][n]["gb_per_s"]["median"]));
-    let runs = |n: usize| report["contenders"][n]["runs"].as_array().cloned().unwrap_or_default();
-    let seconds = |run: &serde_json::Value| number(&run["seconds"]) / number(&run["bytes"]);
-    let measure: Spread = runs(0).iter().zip(&runs(1)).map(|(o, s)| seconds(s) / seconds(o)).collect();
+    answer(child)
+}
+
+fn number(value: &serde_json::Value) -> f64 {
+    value.as_f64().unwrap_or(f64::NAN)
+}
+
+/// The median speed of a contender of [`over_link`].
+fn median_of(report: &serde_json::Value, contender: usize) -> String {
+    format!("{} GB/s", short(number(&report["contenders"][contender]["gb_per_s"]["median"])))
+}
+
+/// The speeds of its runs in bytes per second, in order of the rounds.
+fn speeds_of(report: &serde_json::Value, contender: usize) -> Vec<f64> {
+    let runs = report["contenders"][contender]["runs"].as_array().cloned().unwrap_or_default();
+    runs.iter().map(|run| number(&run["bytes"]) / number(&run["seconds"])).collect()
+}
+
+fn warm_timed_link(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
+    const LINK: u32 = 50;
+    let report = over_link(bench, LINK, ("--warm", "serial"), bench.bytes(2 << 30))?;
+    let pairs = speeds_of(&report, 0).into_iter().zip(speeds_of(&report, 1));
     Ok(vec![Finding {
         case: format!("the same over a timed link of {LINK} GB/s that copies no bytes of pinned memory"),
-        ours: format!("{} GB/s", speed(0)),
-        baseline: format!("serial {} GB/s", speed(1)),
-        measure,
+        ours: median_of(&report, 0),
+        baseline: format!("serial {}", median_of(&report, 1)),
+        measure: pairs.map(|(ours, serial)| ours / serial).collect(),
         unit: "x",
         required: Required::AtLeast(2.0),
+    }])
+}
+
+/// A link about as fast as the storage: one after the other, the two would come to half of either.
+fn cold_timed_link(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
+    const LINK: u32 = 2;
+    let report = over_link(bench, LINK, ("--cold", "raw"), bench.bytes(2 << 30))?;
+    let link = f64::from(LINK) * 1e9;
+    let pairs = speeds_of(&report, 0).into_iter().zip(speeds_of(&report, 1));
+    Ok(vec![Finding {
+        case: format!(
+            "sequential cold read over a link of {LINK} GB/s, against the slower of storage and link"
+        ),
+        ours: median_of(&report, 0),
+        baseline: format!("raw {}", median_of(&report, 1)),
+        measure: pairs.map(|(ours, raw)| ours / raw.min(link)).collect(),
+        unit: "x",
+        required: Required::AtLeast(0.85),
     }])
 }
 

@@ -44,9 +44,8 @@ fn cached(file: &std::fs::File) -> Result<usize, i32> {
     const SYS_CACHESTAT: libc::c_long = 451;
     let (range, mut stat) = ([0_u64, 0], [0_u64; 5]);
     // SAFETY: the range is two 64-bit words and the answer five, as the kernel's structs of that call are.
-    let result = unsafe {
-        libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), 0_u32)
-    };
+    let result =
+        unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), 0_u32) };
     let errno = || std::io::Error::last_os_error().raw_os_error().unwrap();
     if result == 0 { Ok(stat[0] as usize * 4096) } else { Err(errno()) }
 }
@@ -324,9 +323,8 @@ fn a_small_warm_read_is_one_system_call() {
         return skip("system calls", "strace may not trace here");
     }
     let (few, many) = (counts(few), counts(many));
-    let more = |name: &str| {
-        many.get(name).copied().unwrap_or(0) as i64 - few.get(name).copied().unwrap_or(0) as i64
-    };
+    let more =
+        |name: &str| many.get(name).copied().unwrap_or(0) as i64 - few.get(name).copied().unwrap_or(0) as i64;
     assert_eq!(more("total"), more("total").clamp(1000, 1020), "{few:?} against {many:?}");
     assert_eq!(more("pread64"), 1000);
     for name in ["mmap", "munmap", "madvise", "futex"] {
@@ -336,7 +334,7 @@ fn a_small_warm_read_is_one_system_call() {
 
 /// What the test above counts the system calls of.
 #[test]
-#[ignore = "a part of a_small_warm_read_is_one_system_call"]
+#[ignore = "a part: run by a_small_warm_read_is_one_system_call"]
 fn child_reads() {
     let Ok(reads) = std::env::var("CHILD_READS") else { return };
     let storage = Storage::here();
