@@ -64,7 +64,8 @@ pub struct Rule {
 
 /// Whether any rule is in force: what a call looks at when none is.
 static ARMED: AtomicBool = AtomicBool::new(false);
-/// The rules in force, each with the calls it has seen. The first that includes a call decides it.
+/// The rules in force, each with the calls it has seen. All delays that include a call add up; of the other faults the
+/// first decides.
 static RULES: Mutex<Vec<(Rule, u64)>> = Mutex::new(Vec::new());
 
 /// Counters are spread over shards by thread, so that many threads that copy do not fight for a cache line.
@@ -115,19 +116,22 @@ pub(crate) fn hit(function: Function) -> Option<Fault> {
 
 #[cold]
 fn look_up(function: Function) -> Option<Fault> {
-    let mut decided = None;
+    let (mut decided, mut delay) = (None, Duration::ZERO);
     {
         let mut rules = lock(&RULES);
         for (rule, seen) in rules.iter_mut().filter(|(rule, _)| rule.function == function) {
             *seen += 1;
-            if decided.is_none() && rule.when.includes(*seen) {
-                decided = Some(rule.fault);
+            if !rule.when.includes(*seen) {
+                continue;
+            }
+            match rule.fault {
+                Fault::Delay(more) => delay = delay.saturating_add(more),
+                fault => decided = decided.or(Some(fault)),
             }
         }
     }
-    if let Some(Fault::Delay(delay)) = decided {
+    if !delay.is_zero() {
         std::thread::sleep(delay);
-        return None;
     }
     decided
 }

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::buffer::{BufferRecord, DevPtr, Place};
 use crate::device::{LateWords, StreamPtr, Streams};
@@ -58,6 +58,8 @@ struct Operation {
     lane: Arc<Lane>,
     seat: Seat,
     state: Mutex<State>,
+    /// Told when a thread has opened a gate, for where there is none that holds the stream.
+    opened: Condvar,
 }
 
 struct State {
@@ -72,6 +74,8 @@ struct State {
     /// An appended write, as far as it has come.
     collected: Vec<u8>,
     result: Option<Result<usize>>,
+    /// Whether a thread was given the operation and has not opened the gate yet.
+    handed_over: bool,
 }
 
 struct Uses {
@@ -192,7 +196,9 @@ impl Driver {
                 range: 0..0,
                 collected: Vec::new(),
                 result: None,
+                handed_over: false,
             }),
+            opened: Condvar::new(),
         });
         let queue = Queueing { streams, gpu, stream, operation: &operation };
         queue.all(copies, direct).inspect_err(|_| queue.give_up())
@@ -357,18 +363,25 @@ impl Operation {
     }
 
     fn open(&self, ticket: u64) {
+        // Under the lock: who finds the operation in no thread's hands must find the word as it stays.
+        let mut state = lock(&self.state);
         self.lane.open(self.seat.word(), ticket);
+        state.handed_over = false;
+        self.opened.notify_all();
     }
 
-    fn is_finished(&self) -> bool {
-        lock(&self.state).result.is_some()
+    /// Whether a thread is wanted; it counts as given then.
+    fn wants_thread(&self) -> bool {
+        let mut state = lock(&self.state);
+        state.handed_over = state.result.is_none();
+        state.handed_over
     }
 }
 
 fn start(call: Call) {
     let Call { operation, ticket } = call;
     // Nothing to be done takes no thread; the words are as the last gate left them, so they are said again.
-    if operation.is_finished() {
+    if !operation.wants_thread() {
         operation.say(0, 0, 0);
         return operation.open(ticket);
     }
@@ -409,6 +422,10 @@ unsafe extern "C" fn done(data: *mut c_void) {
     // SAFETY: as this function demands.
     let Call { operation, .. } = unsafe { *Box::from_raw(data.cast::<Call>()) };
     let mut state = lock(&operation.state);
+    // The gate of this thread could not be queued: nothing else keeps the next operation off the Block and the word.
+    while state.handed_over {
+        state = operation.opened.wait(state).unwrap_or_else(PoisonError::into_inner);
+    }
     let (caller, result) = (state.caller.take(), state.result.take());
     let (uses, moved) = (state.uses.take(), state.walk.done());
     drop(state);

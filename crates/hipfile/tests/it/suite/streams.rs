@@ -445,6 +445,53 @@ fn without_wait_values_a_function_that_does_not_return_holds_the_stream() {
 }
 
 #[test]
+fn a_refused_operation_has_ended_before_the_stream_goes_on() {
+    let _watchdog = Watchdog::new(120);
+    let bench = Bench::new(STAGED, 65_536, |c| c.stream_len = 1);
+    let stream = Stream::free();
+    bench.driver.prepare_stream(stream.ptr()).unwrap();
+    let first = Variables::new(4096, 0, 0);
+    bench.read(stream, 0, &first).unwrap();
+    stream.wait();
+    // The library's threads come last where all processors are busy.
+    for task in std::fs::read_dir("/proc/self/task").unwrap() {
+        let task = task.unwrap();
+        if std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("hipfile-")) {
+            let id = task.file_name().to_str().unwrap().parse().unwrap();
+            // SAFETY: a plain call.
+            assert_eq!(unsafe { libc::setpriority(libc::PRIO_PROCESS, id, 19) }, 0);
+        }
+    }
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| while !stopped() {});
+        }
+        for round in 0..150 {
+            // The hand-over is queued and runs; what should hold the stream then is not.
+            let slow = Fault::Delay(std::time::Duration::from_millis(1 + round % 4));
+            fail(Function::hipStreamWaitValue64, When::Nth(1), slow);
+            fail(Function::hipStreamWaitValue64, When::Nth(1), Fault::Error(HipError::LAUNCH_FAILURE));
+            let variables = Variables::new(65_536, 0, 0);
+            let op = if round % 2 == 0 { Op::Read } else { Op::Write };
+            let refused = enqueue(&bench.driver, op, bench.id, bench.buffer.ptr(), stream, 0, &variables);
+            fault::clear();
+            stream.wait();
+            let again = Variables::new(4096, 0, 0);
+            bench.read(stream, 0, &again).unwrap();
+            stream.wait();
+            let result = again.result();
+            if refused.is_ok() || !matches!(result, Ok(4096)) {
+                stop.store(true, std::sync::atomic::Ordering::Relaxed);
+                panic!("round {round}: {refused:?} {result:?}");
+            }
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
 fn a_command_that_cannot_be_queued_fails_the_call_and_nothing_hangs() {
     let _watchdog = Watchdog::new(60);
     for op in [Op::Read, Op::Write] {
