@@ -86,10 +86,10 @@ fn a_forked_child_gets_answers_and_the_parent_is_unharmed() {
 fn use_and_close_race_without_harm() {
     let (driver, storage) = (driver(), Storage::here());
     std::fs::write(storage.path("f"), vec![1; 100_000]).unwrap();
-    let buffer = Buffer::alloc(&driver, 0, 100_000).unwrap();
+    let buffer = Buffer::alloc(&driver, 0, 600_000).unwrap();
     std::thread::scope(|scope| {
         let readers: Vec<_> = (0..6)
-            .map(|_| {
+            .map(|n| {
                 let (driver, storage, ptr) = (&driver, &storage, buffer.ptr());
                 scope.spawn(move || {
                     for _ in 0..100 {
@@ -97,8 +97,8 @@ fn use_and_close_race_without_harm() {
                         let Ok(file) = File::register(driver, file) else {
                             continue;
                         };
-                        // SAFETY: the buffer outlives the scope; what the bytes are does not matter here.
-                        match unsafe { driver.read(file.id(), ptr, 100_000, 0, 0) } {
+                        // SAFETY: the buffer outlives the scope, and each thread has a range of its own.
+                        match unsafe { driver.read(file.id(), ptr, 100_000, 0, n * 100_000) } {
                             Ok(n) => assert_eq!(n, 100_000),
                             Err(error) => assert_eq!(error.kind(), ErrorKind::HandleNotRegistered, "{error}"),
                         }

@@ -64,7 +64,7 @@ pub(crate) enum Door {
     Calls,
     /// On streams, with parameters that change before the stream gets there.
     Streams,
-    /// By a batch; the same operation some times over, which must come out the same.
+    /// By a batch, in up to three pieces.
     Batches,
 }
 
@@ -307,26 +307,42 @@ impl World {
         file_offset: i64,
         buffer_offset: i64,
     ) -> Result<usize> {
-        // With faults only the first of several would meet them.
-        let times = if self.may_fail.is_some() { 1 } else { 1 + self.random.below(3) };
+        // In pieces, which may not overlap: they run at the same time. With faults only the first would meet them.
+        let pieces = if self.may_fail.is_some() { 1 } else { 1 + self.random.below(3.min(len)) };
+        let entry = |piece: usize| {
+            let (from, to) = (len * piece / pieces, len * (piece + 1) / pieces);
+            let (file_offset, buffer_offset) = (file_offset + from as i64, buffer_offset + from as i64);
+            let (file, cookie) = (self.id, piece as u64);
+            Entry { op: Ok(op), file, buffer, buffer_offset, file_offset, len: to - from, cookie }
+        };
+        let entries: Vec<_> = (0..pieces).map(entry).collect();
         let batch = self.batch.as_ref().expect("a batch");
-        let entry = Entry { op: Ok(op), file: self.id, buffer, buffer_offset, file_offset, len, cookie: 1 };
         // SAFETY: the range lies inside the buffer, which outlives the events and is used by this thread alone.
-        unsafe { batch.submit(&self.driver, &vec![entry; times]) }?;
-        let mut results = Vec::new();
-        while results.len() < times {
+        unsafe { batch.submit(&self.driver, &entries) }?;
+        let mut results: Vec<Option<Result<usize>>> = vec![None; pieces];
+        while results.iter().any(Option::is_none) {
             let events = batch.poll(1, 8, Some(std::time::Duration::from_secs(60)))?;
-            assert!(!events.is_empty(), "no event for {:?}", entry);
-            results.extend(events.into_iter().map(|event| match event.status {
-                EventStatus::Complete(moved) => Ok(moved),
-                EventStatus::Failed(error) => Err(error),
-                other => panic!("{other:?}"),
-            }));
+            assert!(!events.is_empty(), "no event for one of {entries:?}");
+            for event in events {
+                let result = match event.status {
+                    EventStatus::Complete(moved) => Ok(moved),
+                    EventStatus::Failed(error) => Err(error),
+                    other => panic!("{other:?}"),
+                };
+                let place = &mut results[event.cookie as usize];
+                assert!(place.replace(result).is_none(), "one event for each of {entries:?}");
+            }
         }
-        for result in &results[1..] {
-            assert_eq!(result.as_ref().ok(), results[0].as_ref().ok(), "the same operation, the same result");
+        let mut moved = 0;
+        for (entry, result) in entries.iter().zip(results.into_iter().flatten()) {
+            let n = result?;
+            assert!(
+                n == 0 || moved == entry.file_offset as usize - file_offset as usize,
+                "no gap: {entries:?}"
+            );
+            moved += n;
         }
-        results.swap_remove(0)
+        Ok(moved)
     }
 
     fn read(&mut self, step: usize, len: usize, at: usize, offset: usize) {
