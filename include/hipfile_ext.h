@@ -104,7 +104,7 @@ typedef struct hipFileExtHandleInfo {
     hipFileExtPageCache_t page_cache; /**< the setting in force */
     uint32_t engine_count;        /**< entries of engines */
     uint32_t reason_count;        /**< entries of reasons */
-    uint32_t reserved;            /**< 0 */
+    uint32_t emulated;            /**< 1 if the GPU that serves is the emulated one, else 0 */
     hipFileExtEngineCounters_t engines[HIPFILE_EXT_MAX_ENGINES]; /**< every engine of the library */
     hipFileExtReasonCounters_t reasons[HIPFILE_EXT_MAX_REASONS]; /**< every reason; bytes sum up to what was staged */
 } hipFileExtHandleInfo_t;

@@ -62,6 +62,10 @@ impl Reason {
             Reason::RuntimeUnfit => {
                 "install ROCm 7.2 or newer and its driver, and give the process /dev/kfd and /dev/dri"
             }
+            Reason::Trial => "nothing; HIPFILE_ADAPTIVE=off measures nothing and goes direct",
+            Reason::Slower => {
+                "look for what slows direct access down (the path to the storage, the IOMMU); HIPFILE_ADAPTIVE=off goes direct"
+            }
             Reason::MountUnknown => "make /proc/self/mountinfo readable in the container or sandbox",
         }
     }

@@ -35,6 +35,19 @@ pub enum Fallback {
     Forbid,
 }
 
+/// On which files direct access is measured against staging, so that the faster of the two is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Adaptive {
+    /// On none: what can go direct does.
+    #[default]
+    Off,
+    /// On those of network file systems.
+    Network,
+    /// On all.
+    All,
+}
+
 /// What synchronous copies wait for before they touch the GPU memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -89,6 +102,8 @@ pub struct Config {
     pub force_compat: bool,
     /// Lets the direct engines try files of any file system, also of those they are not known to serve.
     pub unsupported_file_systems: bool,
+    /// Where direct access is measured against staging, by file and direction, and the faster is taken.
+    pub adaptive: Adaptive,
     /// The engines that may serve, by name; `None` means all but `null`.
     pub engines: Option<Vec<String>>,
     /// What synchronous copies wait for.
@@ -131,6 +146,7 @@ impl Default for Config {
             fallback: Fallback::Allow,
             force_compat: false,
             unsupported_file_systems: false,
+            adaptive: Adaptive::Off,
             engines: None,
             order: Order::Stream,
             write_sync: WriteSync::None,
@@ -250,6 +266,17 @@ pub const SETTINGS: &[Setting] = &[
                 v,
                 &[("allow", Fallback::Allow), ("warn", Fallback::Warn), ("forbid", Fallback::Forbid)],
             )?;
+            Ok(())
+        },
+    },
+    Setting {
+        variable: "HIPFILE_ADAPTIVE",
+        values: "off, network, all",
+        default: "off",
+        text: "Files whose large transfers are measured both ways, direct and staged, and take the faster: none, those of network file systems, all.",
+        set: |c, v| {
+            c.adaptive =
+                pick(v, &[("off", Adaptive::Off), ("network", Adaptive::Network), ("all", Adaptive::All)])?;
             Ok(())
         },
     },

@@ -13,6 +13,7 @@ use crate::config::PageCache;
 use crate::error::{Error, ErrorKind, Result};
 use crate::health::{Breaker, Demoted};
 use crate::op::Op;
+use crate::pace::Pace;
 use crate::stats::{Counters, MAX_ENGINES};
 use crate::storage::{self, Roots, StorageFacts};
 use crate::sys::{self, Statx};
@@ -62,6 +63,8 @@ pub(crate) struct FileRecord {
     pub(crate) demoted: Demoted,
     /// Which engines rest on this file.
     pub(crate) breakers: [Breaker; MAX_ENGINES],
+    /// How fast it went either way.
+    pub(crate) pace: Pace,
     pub(crate) usage: Usage,
     pub(crate) counters: Counters,
 }
@@ -132,6 +135,7 @@ impl FileRecord {
             no_direct: Default::default(),
             demoted: Demoted::default(),
             breakers: Default::default(),
+            pace: Pace::default(),
             usage: Usage::default(),
             counters: Counters::new(),
         })

@@ -10,9 +10,10 @@ use crate::engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{DirectAlign, FileType};
 use crate::op::Op;
+use crate::pace::Rates;
 use crate::reason::Reason;
 use crate::stats::Stats;
-use crate::storage::StorageFacts;
+use crate::storage::{FsClass, Node, StorageFacts};
 use crate::transfer;
 
 /// What is known about a registered file.
@@ -23,7 +24,7 @@ pub struct FileInfo {
     pub path: Option<PathBuf>,
     /// What it is.
     pub file_type: FileType,
-    /// The file system's type, where the mount table shows it.
+    /// The file system's type; `None` for a block device, and for a type that is not known.
     pub file_system: Option<String>,
     /// What lies under it: file system, mount and block devices.
     pub storage: StorageFacts,
@@ -38,6 +39,12 @@ pub struct FileInfo {
     pub reason: Option<Reason>,
     /// The page cache setting in force.
     pub page_cache: PageCache,
+    /// Whether the GPU that the answer is for is the emulated one.
+    pub emulated: bool,
+    /// How fast large reads went either way, where [`Adaptive`](crate::Adaptive) has them measured.
+    pub read_rates: Rates,
+    /// The same of writes.
+    pub write_rates: Rates,
     /// What moved, by engine, and why it was staged.
     pub stats: Stats,
 }
@@ -65,16 +72,21 @@ impl Driver {
                 self.inner.verdict(&asked)
             }
         };
+        let storage = record.storage();
+        let has_type = storage.node != Node::Block && storage.fs_type != FsClass::Other.name();
         Ok(FileInfo {
             path: record.path(),
             file_type: record.file_type(),
-            file_system: record.storage().mount.as_ref().map(|m| m.fs_type.clone()),
-            storage: record.storage().clone(),
+            file_system: has_type.then(|| storage.fs_type.clone()),
+            storage: storage.clone(),
             direct_align: record.direct_align(),
             private_descriptors: record.private_descriptors(),
             engine,
             reason,
             page_cache: record.page_cache().unwrap_or(self.config().page_cache),
+            emulated: self.inner.devices().serving().first().is_some_and(|device| device.is_emulated()),
+            read_rates: record.pace.rates(Op::Read),
+            write_rates: record.pace.rates(Op::Write),
             stats: record.counters.sum(&engine::NAMES),
         })
     }

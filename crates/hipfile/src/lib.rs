@@ -58,6 +58,7 @@ mod op;
 mod owned;
 #[allow(unsafe_code, reason = "submits memory it owns")]
 mod owned_stream;
+mod pace;
 pub mod platform;
 mod policy;
 #[allow(unsafe_code, reason = "lends a call's closure to helper threads")]
@@ -85,7 +86,7 @@ mod workers;
 pub use batch::{Batches, Entry, MAX_BATCH, NoOp, RawBatch};
 pub use buffer::DevPtr;
 pub use config::{
-    Config, DeviceChoice, ENGINE_NAMES, Fallback, Order, PageCache, SETTINGS, Setting, WriteSync,
+    Adaptive, Config, DeviceChoice, ENGINE_NAMES, Fallback, Order, PageCache, SETTINGS, Setting, WriteSync,
 };
 pub use desk::{Event, EventStatus};
 pub use device::{DeviceInfo, StreamPtr};
@@ -97,6 +98,7 @@ pub use info::FileInfo;
 pub use op::Op;
 pub use owned::{Batch, Finished, Job};
 pub use owned_stream::{Pending, Stream};
+pub use pace::Rates;
 pub use reason::Reason;
 pub use stats::{EngineStats, ReasonStats, Stats};
 pub use stream::{Ask, Caller};

@@ -59,6 +59,8 @@ reasons! {
     Refused = "refused": "the driver refused the direct transfer for another reason",
     MountUnknown = "mount-unknown": "the mount table does not show the file system, so how ext4 journals is not known",
     RuntimeUnfit = "runtime-unfit": "a GPU runtime is there, but it is too old, incomplete, or finds no GPU",
+    Trial = "trial": "it is staged now and then to measure whether direct access is the faster way (HIPFILE_ADAPTIVE)",
+    Slower = "slower": "direct access was measured to be slower than staging on this file (HIPFILE_ADAPTIVE)",
 }
 
 impl std::fmt::Display for Reason {

@@ -7,14 +7,16 @@ mod tests;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use crate::buffer::Place;
-use crate::config::{Config, Fallback};
+use crate::config::{Adaptive, Config, Fallback};
 use crate::engine::{self, DIRECT_RANK, Engine, Fit, Outcome, Parts, Queue, Stop};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::file::FileRecord;
 use crate::notice;
 use crate::op::Op;
+use crate::pace;
 use crate::policy::Policy;
 use crate::reason::Reason;
 use crate::stats::Counters;
@@ -29,6 +31,7 @@ pub(crate) struct Router {
     /// The largest transfer that may go the short way; 0 when none may.
     small_max: usize,
     fallback: Fallback,
+    adaptive: Adaptive,
     policy: Policy,
     /// Why no direct engine is in the list, when none is.
     no_direct: Option<Reason>,
@@ -96,9 +99,20 @@ pub(crate) struct Walk {
     /// Why the rest is no longer carried direct, once that is so.
     given_up: Option<Reason>,
     failure: Option<(&'static str, Error)>,
+    /// Whether it takes part in the comparison of the two ways; `None` before that was asked.
+    paced: Option<bool>,
 }
 
 impl Walk {
+    /// Whether it went direct, if it is one to be compared and went one way as it was to.
+    fn went(&self) -> Option<bool> {
+        match (self.paced, &self.failure, self.given_up) {
+            (Some(true), None, None) => Some(true),
+            (Some(true), None, Some(Reason::Trial | Reason::Slower)) => Some(false),
+            _ => None,
+        }
+    }
+
     /// Bytes of the unbroken prefix that moved.
     pub(crate) fn done(&self) -> usize {
         self.done
@@ -242,6 +256,7 @@ impl Router {
             no_staging,
             small_max: if simple { small_max } else { 0 },
             fallback: config.fallback,
+            adaptive: config.adaptive,
             policy: Policy::new(config),
             no_direct: (!any_direct).then_some(Reason::Configuration),
             said: AtomicU64::new(0),
@@ -369,10 +384,17 @@ impl Router {
 
     #[inline(never)]
     fn run_whole(&self, transfer: &Transfer<'_>, counters: &[&Counters]) -> Result<usize> {
-        match self.carry(transfer, counters, &mut Walk::default(), None) {
-            Pause::Finished(result) => result,
-            Pause::Copy => unreachable!("only a transfer with a stage pauses"),
+        let started = (self.adaptive != Adaptive::Off).then(Instant::now);
+        let mut walk = Walk::default();
+        let Pause::Finished(result) = self.carry(transfer, counters, &mut walk, None) else {
+            unreachable!("only a transfer with a stage pauses");
+        };
+        if let (Some(started), Some(direct), Ok(moved)) = (started, walk.went(), &result)
+            && *moved == transfer.len()
+        {
+            transfer.file.pace.measured(transfer.op, direct, *moved, started.elapsed());
         }
+        result
     }
 
     /// Goes on with a transfer. With a stage, what would be staged goes through it alone, and the transfer pauses where
@@ -386,6 +408,14 @@ impl Router {
     ) -> Pause {
         let op = transfer.op;
         let unfit = if stage.is_some() { self.no_staging } else { 0 };
+        if walk.paced.is_none() {
+            let paced = self.is_paced(transfer);
+            walk.paced = Some(paced);
+            if let Some(reason) = paced.then(|| transfer.file.pace.turn(op)).flatten() {
+                walk.excluded |= self.direct_engines();
+                walk.given_up = Some(reason);
+            }
+        }
         while walk.done < transfer.len() {
             let rest = transfer.rest(walk.done);
             let step = self.next_step(&rest, walk.excluded | unfit, !walk.through_cache);
@@ -540,9 +570,30 @@ impl Router {
 
     /// Which engine a transfer would start with, and why it is staged if it is.
     pub(crate) fn verdict(&self, transfer: &Transfer<'_>) -> (&'static str, Option<Reason>) {
-        match self.next_step(transfer, 0, true) {
-            Some(step) => (step.choice.engine.name(), step.staged),
+        let slower = self.is_paced(transfer) && !transfer.file.pace.prefers_direct(transfer.op);
+        let excluded = if slower { self.direct_engines() } else { 0 };
+        match self.next_step(transfer, excluded, true) {
+            Some(step) => {
+                (step.choice.engine.name(), if slower { Some(Reason::Slower) } else { step.staged })
+            }
             None => ("none", self.no_direct),
         }
+    }
+
+    /// Whether a transfer is one of those that are measured both ways: most of it could go direct.
+    fn is_paced(&self, transfer: &Transfer<'_>) -> bool {
+        let here = match self.adaptive {
+            Adaptive::Off => false,
+            Adaptive::Network => transfer.file.storage().is_network(),
+            Adaptive::All => true,
+        };
+        here && self.fallback != Fallback::Forbid
+            && transfer.len() >= pace::FROM
+            && matches!(transfer.span.place(), Place::Device { .. })
+            && self.choose(transfer, 0, false).is_ok_and(|choice| choice.fit.body.len() >= transfer.len() / 2)
+    }
+
+    fn direct_engines(&self) -> u8 {
+        self.engines.iter().filter(|(_, e)| e.is_direct()).fold(0, |bits, (index, _)| bits | 1 << index)
     }
 }

@@ -371,7 +371,7 @@ c_type!(struct hipFileExtHandleInfo_t as "hipFileExtHandleInfo_t" {
     page_cache: hipFileExtPageCache_t,
     engine_count: u32,
     reason_count: u32,
-    reserved: u32,
+    emulated: u32,
     engines: [hipFileExtEngineCounters_t; HIPFILE_EXT_MAX_ENGINES],
     reasons: [hipFileExtReasonCounters_t; HIPFILE_EXT_MAX_REASONS],
 });

@@ -191,7 +191,7 @@ fn handle_info(known: &FileInfo) -> hipFileExtHandleInfo_t {
         },
         engine_count: hipfile::ENGINE_NAMES.len() as u32,
         reason_count: Reason::ALL.len() as u32,
-        reserved: 0,
+        emulated: u32::from(known.emulated),
         engines,
         reasons,
     }

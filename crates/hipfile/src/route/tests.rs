@@ -259,3 +259,36 @@ fn behaviour_91_the_unsafe_switch_is_off_by_default_and_never_silent() {
     let md = on_made_up(|root| (root.md(0, "raid1", &[]), "9:0"));
     assert_eq!(md.direct(true, false), Err(Reason::BlockStackMd));
 }
+
+#[test]
+fn behaviour_102_by_default_nothing_is_measured_and_network_means_network() {
+    let nfs = || {
+        let mut root = FakeRoot::new();
+        root.mount("0:50", "/data", "nfs4", "server:/x", "rw,proto=rdma");
+        let statx =
+            sys::Statx { mode: (libc::S_IFREG | 0o644) as u16, dev: (0, 50), ..sys::Statx::default() };
+        StorageFacts::of_file(&statx, Some(0x6969), &Roots::under(root.path()))
+    };
+    for (adaptive, on_nfs, staged) in [
+        (Adaptive::Off, true, 0),
+        (Adaptive::Network, true, 1),
+        (Adaptive::Network, false, 0),
+        (Adaptive::All, false, 1),
+    ] {
+        let bench = bench(&["p2p", "uring", "bounce"], |c| {
+            c.adaptive = adaptive;
+            c.unsupported_file_systems = true;
+        });
+        let file = if on_nfs { bench.record().on(nfs()) } else { bench.record() };
+        let memory = bench.memory();
+        if bench.real_align("direct transfers").is_none() {
+            return;
+        }
+        for _ in 0..2 {
+            assert_eq!(bench.carry(Op::Read, &file, &memory, 0, SIZE, 0).unwrap(), SIZE);
+        }
+        let trials = file.counters.sum(&engine::NAMES).read_staged;
+        assert_eq!(trials.iter().map(|r| r.operations).sum::<u64>(), staged, "{adaptive:?} {trials:?}");
+        assert!(trials.iter().all(|r| r.reason == Reason::Trial));
+    }
+}

@@ -32,6 +32,7 @@ int main(void)
     CHECK(info.engine_count > 0 && info.engine_count <= HIPFILE_EXT_MAX_ENGINES);
     CHECK(info.reason_count > 0 && info.reason_count <= HIPFILE_EXT_MAX_REASONS);
     CHECK(info.page_cache == hipFileExtPageCacheAuto);
+    CHECK_EQ(info.emulated, 1);
     /* Direct without a reason, or staged with one. */
     CHECK((strcmp(info.engine, "p2p") == 0) == (info.reason[0] == '\0'));
 

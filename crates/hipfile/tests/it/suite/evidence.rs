@@ -1,9 +1,11 @@
 //! What a program can learn about the path its bytes took, and that this is told from the open file and nothing else.
 
 use std::process::Command;
+use std::time::Duration;
 
-use hip_emu::fault;
-use hipfile::{Buffer, Driver, Fallback, File, PageCache, Reason};
+use hip_emu::fault::{self, Fault, Rule, When};
+use hip_emu::function::Function;
+use hipfile::{Adaptive, Buffer, Driver, Fallback, File, PageCache, Reason};
 
 use crate::support::model::{self, Door, Row};
 use crate::support::{Storage, driver_with, refuse_o_direct, skip};
@@ -68,6 +70,63 @@ fn behaviour_93_a_program_can_tell_whether_its_bytes_went_direct() {
 }
 
 #[test]
+fn behaviour_102_the_faster_way_is_measured_taken_and_told() {
+    const LEN: usize = 1 << 20;
+    let Some(ext4) = Storage::ext4(&[]) else { return };
+    let slow = |function, millis| {
+        fault::clear();
+        let fault = Fault::Delay(Duration::from_millis(millis));
+        fault::add(Rule { function, when: When::Every, fault });
+    };
+    for (adaptive, fallback) in [
+        (Adaptive::All, Fallback::Allow),
+        (Adaptive::Network, Fallback::Allow),
+        (Adaptive::All, Fallback::Forbid),
+    ] {
+        let driver = driver_with(&["p2p", "uring", "bounce"], |c| {
+            (c.adaptive, c.fallback) = (adaptive, fallback);
+            (c.block_len, c.pool_len) = (LEN, 4 * LEN);
+        });
+        std::fs::write(ext4.path("f"), vec![9; LEN]).unwrap();
+        let open = std::fs::File::options().read(true).write(true).open(ext4.path("f")).unwrap();
+        let file = File::register(&driver, open).unwrap();
+        let mut buffer = Buffer::alloc(&driver, 0, LEN).unwrap();
+        let mut reads = |count: usize| {
+            for _ in 0..count {
+                assert_eq!(file.read_at(&mut buffer, 0..LEN, 0).unwrap(), LEN);
+            }
+            let mut bytes = vec![0; LEN];
+            buffer.download(0, &mut bytes).unwrap();
+            assert!(bytes.iter().all(|byte| *byte == 9));
+            file.info().unwrap()
+        };
+        slow(Function::hipAmdFileRead, 20);
+        let info = reads(20);
+        let moved = |name| info.stats.read.iter().find(|e| e.engine == name).map_or(0, |e| e.operations);
+        if (adaptive, fallback) != (Adaptive::All, Fallback::Allow) {
+            assert_eq!(
+                (moved("p2p"), info.engine, info.reason),
+                (20, "p2p", None),
+                "{adaptive:?} {fallback:?}"
+            );
+            assert_eq!(info.read_rates, hipfile::Rates::default());
+            continue;
+        }
+        assert_eq!((moved("p2p"), info.reason), (4, Some(Reason::Slower)), "{info:?}");
+        assert!(info.engine != "p2p" && info.read_rates.direct < info.read_rates.staged, "{info:?}");
+        let reasons: Vec<_> = info.stats.read_staged.iter().map(|r| (r.reason, r.operations)).collect();
+        assert_eq!(reasons, [(Reason::Trial, 4), (Reason::Slower, 12)]);
+        // By direction: nobody has written yet.
+        assert_eq!(file.info().unwrap().write_rates, hipfile::Rates::default());
+        // When the other way becomes the slower one, that is found out too.
+        slow(Function::hipMemcpy, 5);
+        let info = reads(140);
+        assert_eq!((info.engine, info.reason), ("p2p", None), "{info:?}");
+        fault::clear();
+    }
+}
+
+#[test]
 fn behaviour_97_files_in_memory_take_everything() {
     let in_memory = || [Storage::tmpfs(), Storage::shared_memory(), Some(Storage::memfd())];
     let engines = &["p2p", "uring", "bounce"];
@@ -81,7 +140,8 @@ fn behaviour_97_files_in_memory_take_everything() {
         let file = File::register(&driver, file_on(&storage)).unwrap();
         works(&driver, &file);
         let info = file.info().unwrap();
-        assert!(info.storage.is_memory(), "{}: {info:?}", storage.name);
+        assert!(info.storage.is_memory() && info.emulated, "{}: {info:?}", storage.name);
+        assert_eq!(info.file_system.as_deref(), Some("tmpfs"), "{}, with or without a mount", storage.name);
         assert_eq!((info.engine, info.reason), ("bounce", Some(Reason::FileSystem)), "{}", storage.name);
     }
 }
