@@ -340,15 +340,15 @@ impl Router {
     /// Only when no byte moved; an error after that shows on the next call.
     pub(crate) fn run(&self, transfer: &Transfer<'_>, counters: [&Counters; 2]) -> Result<usize> {
         if transfer.len() <= self.small_max
-            && let Some(moved) = self.run_small(transfer, counters)
+            && let Some(result) = self.run_small(transfer, counters)
         {
-            return Ok(moved);
+            return result;
         }
         self.run_whole(transfer, &counters)
     }
 
     /// The short way: for a small transfer that the last resort carries in one piece. `None` when it is not so simple.
-    fn run_small(&self, transfer: &Transfer<'_>, counters: [&Counters; 2]) -> Option<usize> {
+    fn run_small(&self, transfer: &Transfer<'_>, counters: [&Counters; 2]) -> Option<Result<usize>> {
         let cache = self.policy.small(transfer)?;
         let (mut reason, mut last) = (self.no_direct, None);
         for (index, engine) in &self.engines {
@@ -366,11 +366,18 @@ impl Router {
             return None;
         }
         transfer.watch.inspect(|ticket| ticket.reached(engine::LAST_RESORT as u8));
-        let moved = engine.run_small(&Transfer { cache, ..*transfer })?;
+        let moved = match engine.run_small(&Transfer { cache, ..*transfer })? {
+            Ok(moved) => moved,
+            // The GPU's own error is the answer; to try again could hide it.
+            Err(error) => {
+                counters.iter().for_each(|c| c.failed(transfer.op, engine::LAST_RESORT));
+                return Some(Err(self.explain(transfer, Some(engine.name()), error)));
+            }
+        };
         for counters in counters {
             counters.staged_whole(transfer.op, engine::LAST_RESORT, reason, moved);
         }
-        Some(moved)
+        Some(Ok(moved))
     }
 
     /// What an engine offers, if it does not rest.

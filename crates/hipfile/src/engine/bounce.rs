@@ -75,7 +75,7 @@ impl Engine for Bounce {
     }
 
     /// A small transfer is mostly what surrounds its system call, and code is slow right after one.
-    fn run_small(&self, transfer: &Transfer<'_>) -> Option<usize> {
+    fn run_small(&self, transfer: &Transfer<'_>) -> Option<Result<usize>> {
         let (file, op, len) = (transfer.file, transfer.op, transfer.len());
         let Place::Device { device, .. } = transfer.span.place() else { return None };
         let fd = if transfer.cache == Cache::Around {
@@ -94,15 +94,16 @@ impl Engine for Bounce {
                 let got = rustix::io::pread(fd, &mut *bytes, transfer.file_offset).ok()?;
                 // Short: the end of the file, or not; the long way knows.
                 (got == len).then_some(())?;
-                device.upload(&transfer.span, bytes).ok()?;
+                Some(device.upload(&transfer.span, bytes).map(|()| len))
             }
             Op::Write => {
-                device.download(&transfer.span, bytes).ok()?;
+                if let Err(error) = device.download(&transfer.span, bytes) {
+                    return Some(Err(error));
+                }
                 let put = rustix::io::pwrite(fd, &*bytes, transfer.file_offset).ok()?;
-                (put == len).then_some(())?;
+                (put == len).then_some(Ok(len))
             }
         }
-        Some(len)
     }
 
     fn run(&self, transfer: &Transfer<'_>) -> Outcome {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::block::BlockPool;
 use crate::config::Config;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::pool::Helpers;
 use crate::queued::Source;
 use crate::reason::Reason;
@@ -41,8 +41,8 @@ pub(crate) trait Engine: Send + Sync + std::fmt::Debug {
     fn run(&self, transfer: &Transfer<'_>) -> Outcome;
 
     /// Carries a transfer of at most one Block out with the least ado, whole or up to the end of the file. `None` when
-    /// it is not that simple; then nothing counts as done, and [`Engine::run`] does it all.
-    fn run_small(&self, _: &Transfer<'_>) -> Option<usize> {
+    /// it is not that simple; then nothing counts as done, and [`Engine::run`] does it all. An error is the GPU's.
+    fn run_small(&self, _: &Transfer<'_>) -> Option<Result<usize>> {
         None
     }
 
