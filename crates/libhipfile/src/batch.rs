@@ -164,6 +164,7 @@ pub(crate) unsafe extern "C" fn submit(
     })
 }
 
+#[expect(non_upper_case_globals, reason = "the names are the header's")]
 fn entry(params: &hipFileIOParams_t) -> Entry {
     // SAFETY: the union has one member, of plain numbers.
     let transfer = unsafe { params.u.batch };
