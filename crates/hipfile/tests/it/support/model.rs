@@ -307,8 +307,10 @@ impl World {
         file_offset: i64,
         buffer_offset: i64,
     ) -> Result<usize> {
-        // In pieces, which may not overlap: they run at the same time. With faults only the first would meet them.
-        let pieces = if self.may_fail.is_some() { 1 } else { 1 + self.random.below(3.min(len)) };
+        // In pieces, which may not overlap: they run at the same time. With faults only the first would meet them, and
+        // with staging forbidden none of them may be ragged.
+        let whole = self.may_fail.is_some() || self.forbidden;
+        let pieces = if whole { 1 } else { 1 + self.random.below(3.min(len)) };
         let entry = |piece: usize| {
             let (from, to) = (len * piece / pieces, len * (piece + 1) / pieces);
             let (file_offset, buffer_offset) = (file_offset + from as i64, buffer_offset + from as i64);
