@@ -159,13 +159,12 @@ impl WaitValue {
     }
 
     fn run(&self) {
-        let mut tries = 0;
+        // A GPU looks at the word all the time; here somebody else may need the processor.
+        let began = sys::now();
         while !self.holds() {
-            tries += 1;
-            match tries {
-                0..50 => core::hint::spin_loop(),
-                50..60 => std::thread::yield_now(),
-                60..300 => std::thread::sleep(Duration::from_micros(20)),
+            match sys::now() - began {
+                0..100_000 => std::thread::yield_now(),
+                100_000..5_000_000 => std::thread::sleep(Duration::from_micros(10)),
                 _ => std::thread::sleep(Duration::from_micros(100)),
             }
         }

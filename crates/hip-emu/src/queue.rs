@@ -141,6 +141,7 @@ impl Queue {
     }
 
     fn serve(&'static self, state: &'static State) {
+        sys::sleep_exactly();
         // When the timed link was done with the last work, so that late wake-ups of this thread do not add up.
         let mut link_time = 0;
         let mut inner = lock(&self.inner);

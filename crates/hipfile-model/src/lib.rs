@@ -29,6 +29,10 @@ pub mod threads;
 mod sync {
     pub(crate) use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, atomic};
     pub(crate) use shuttle::thread;
+
+    pub(crate) fn linger(found: impl Fn() -> bool) {
+        (0..2).take_while(|_| !found()).for_each(|_| thread::yield_now());
+    }
 }
 
 /// What the modules need of the system. Nobody forks here.

@@ -119,10 +119,11 @@ fn compare(what: &str, bench: &Bench, threads: &[usize]) {
             batches.push(time);
         }
     }
-    let best = calls.into_iter().map(median).min().unwrap();
+    let calls = calls.into_iter().map(median);
+    let (best, threads) = calls.zip(threads).min().unwrap();
     let time = median(batches);
     let ratio = best.as_secs_f64() / time.as_secs_f64();
-    println!("{what:40} calls {best:>10.1?}  batch {time:>10.1?}  ratio {ratio:.2}");
+    println!("{what:40} calls by {threads:2} {best:>10.1?}  batch {time:>10.1?}  ratio {ratio:.2}");
 }
 
 fn main() {

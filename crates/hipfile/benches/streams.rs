@@ -63,8 +63,8 @@ impl Bench {
         began.elapsed()
     }
 
-    /// All submitted, then waited for; operation n on stream n modulo their number.
-    fn streams(&self, count: usize) -> Duration {
+    /// `group` submitted at a time, then waited for; operation n on stream n modulo their number.
+    fn streams(&self, count: usize, group: usize) -> Duration {
         let streams: Vec<_> = (0..count).map(|_| Stream::new(&self.driver, 0).unwrap()).collect();
         let buffers = self.buffers();
         self.prepare();
@@ -74,10 +74,16 @@ impl Bench {
             let job = Job { op: Op::Read, file, file_offset, buffer, range: 0..SIZE };
             streams[n % count].submit(job).map_err(|(error, _)| error).unwrap()
         };
-        let pending: Vec<_> = buffers.into_iter().enumerate().map(submit).collect();
-        for pending in pending {
-            let finished = pending.wait();
-            assert!(matches!(finished.status, EventStatus::Complete(SIZE)), "{:?}", finished.status);
+        let mut jobs = buffers.into_iter().enumerate().map(submit);
+        loop {
+            let pending: Vec<_> = jobs.by_ref().take(group).collect();
+            if pending.is_empty() {
+                break;
+            }
+            for pending in pending {
+                let finished = pending.wait();
+                assert!(matches!(finished.status, EventStatus::Complete(SIZE)), "{:?}", finished.status);
+            }
         }
         began.elapsed()
     }
@@ -89,20 +95,21 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 fn compare(what: &str, bench: &Bench) {
-    let mut times = [Vec::new(), Vec::new(), Vec::new()];
+    let mut times = [const { Vec::new() }; 4];
     for round in 0..=ROUNDS {
-        let took = [bench.calls(), bench.streams(1), bench.streams(16)];
+        let took = [bench.calls(), bench.streams(1, 1), bench.streams(1, COUNT), bench.streams(16, COUNT)];
         // The first round warms up.
         if round > 0 {
             times.iter_mut().zip(took).for_each(|(times, took)| times.push(took));
         }
     }
-    let [calls, one, many] = times.map(|times| median(times) / COUNT as u32);
+    let [calls, single, order, many] = times.map(|times| median(times) / COUNT as u32);
     let against = |other: Duration, this: Duration| other.as_secs_f64() / this.as_secs_f64();
     println!(
-        "{what:32} call {calls:>9.1?}  in order {one:>9.1?} ({:.2} x a call)  16 streams {many:>9.1?} ({:.2} x as fast as one)",
-        against(one, calls),
-        against(one, many),
+        "{what:32} call {calls:>9.1?}  one at a time {single:>9.1?}  in order {order:>9.1?} ({:.2} x a call)  \
+         16 streams {many:>9.1?} ({:.2} x as fast as one at a time)",
+        against(order, calls),
+        against(single, many),
     );
 }
 

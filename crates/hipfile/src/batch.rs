@@ -33,6 +33,14 @@ const SHARE_BYTES: usize = 4 << 20;
 const SMALL: usize = 64 << 10;
 /// How many threads serve one batch whose entries mostly wait for storage.
 const WAITING_THREADS: usize = 16;
+/// What large entries of one batch should have under way together. Enough to keep storage and copy engine busy at the same
+/// time; more only makes requests wait for each other.
+const UNDER_WAY: usize = 4 << 20;
+
+/// How many threads should carry large entries of this size.
+fn threads_for(len: usize) -> usize {
+    (UNDER_WAY / len).clamp(4, WAITING_THREADS)
+}
 
 /// One transfer of a batch.
 #[derive(Clone, Copy, Debug)]
@@ -159,7 +167,9 @@ impl RawBatch {
             driver: Arc::clone(&driver.inner),
         };
         // Large entries wait for storage, each on a thread of its own; small ones share a thread until it has company.
-        let large = entries.iter().filter(|entry| entry.len > SMALL).count().clamp(1, WAITING_THREADS);
+        let large = entries.iter().filter(|entry| entry.len > SMALL);
+        let most = large.clone().map(|entry| threads_for(entry.len)).max().unwrap_or(1);
+        let large = large.count().clamp(1, most);
         let patience = driver.config().wait_notice;
         self.desk.submit(&driver.inner, offers, make, large, patience).map_err(|refused| match refused {
             Refused::Closed => Error::message(ErrorKind::InvalidValue, OP, "the batch is destroyed"),
@@ -310,7 +320,7 @@ fn serve(mut serving: Serving<'_, Waiting>, mut first: Option<Waiting>, mut left
         let driver = &serving.last;
         let way = queued.transfer().and_then(|transfer| driver.router().queue_for(&transfer));
         let Some(way) = way else {
-            let most = if queued.len() > SMALL { WAITING_THREADS } else { driver.busy_threads() };
+            let most = if queued.len() > SMALL { threads_for(queued.len()) } else { driver.busy_threads() };
             desk.invite(driver, most);
             left -= 1;
             carry(driver, queued);

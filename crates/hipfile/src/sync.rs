@@ -3,3 +3,15 @@
 
 pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, atomic};
 pub(crate) use std::thread;
+
+/// How long a thread without work looks for some before it sleeps. About what a wake-up takes on a virtual machine.
+const LINGER: std::time::Duration = std::time::Duration::from_micros(40);
+
+/// Returns once `found` says so, or after a moment.
+pub(crate) fn linger(found: impl Fn() -> bool) {
+    let began = std::time::Instant::now();
+    while !found() && began.elapsed() < LINGER {
+        // On a busy machine it is somebody else that finds the work.
+        std::thread::yield_now();
+    }
+}

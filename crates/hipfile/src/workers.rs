@@ -4,11 +4,15 @@
 use std::collections::VecDeque;
 
 use crate::pool;
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, linger};
 use crate::sys;
 
 /// Work that may run at any time on any thread.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
+
+/// How many threads may look for work before they sleep.
+const LINGERING: usize = 4;
 
 /// A bounded number of threads, started when needed. Dropped, they do what is queued and end; nobody joins them.
 #[derive(Debug)]
@@ -23,13 +27,18 @@ pub(crate) struct Workers {
 struct Shared {
     state: Mutex<State>,
     work: Condvar,
+    /// How many jobs are queued, for the thread that looks without the lock.
+    queued: AtomicUsize,
 }
 
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
     threads: usize,
+    /// Threads that sleep.
     idle: usize,
+    /// Threads that look for a job a little longer before they sleep.
+    lingering: usize,
     closed: bool,
 }
 
@@ -39,6 +48,7 @@ impl std::fmt::Debug for State {
             .field("jobs", &self.jobs.len())
             .field("threads", &self.threads)
             .field("idle", &self.idle)
+            .field("lingering", &self.lingering)
             .finish_non_exhaustive()
     }
 }
@@ -46,7 +56,8 @@ impl std::fmt::Debug for State {
 impl Workers {
     /// At most `most` threads (at least one), named `name` and a number.
     pub(crate) fn new(name: &'static str, most: usize) -> Workers {
-        let shared = Shared { state: Mutex::new(State::default()), work: Condvar::new() };
+        let shared =
+            Shared { state: Mutex::new(State::default()), work: Condvar::new(), queued: AtomicUsize::new(0) };
         Workers { shared: Arc::new(shared), name, most: most.max(1), forks: sys::forks() }
     }
 
@@ -54,13 +65,19 @@ impl Workers {
     pub(crate) fn push(&self, job: Job) {
         let mut state = self.shared.lock();
         state.jobs.push_back(job);
-        if state.jobs.len() > state.idle && state.threads < self.most {
+        self.shared.queued.store(state.jobs.len(), Ordering::Relaxed);
+        // A thread that lingers looks once more, with the lock, before it sleeps.
+        if state.jobs.len() <= state.lingering {
+            return;
+        }
+        if state.jobs.len() > state.idle + state.lingering && state.threads < self.most {
             let shared = Arc::clone(&self.shared);
             let name = format!("{}{}", self.name, state.threads);
             if pool::spawn(name, move || shared.serve()) {
                 state.threads += 1;
             } else if state.threads == 0 {
                 let job = state.jobs.pop_back();
+                self.shared.queued.store(state.jobs.len(), Ordering::Relaxed);
                 drop(state);
                 return job.into_iter().for_each(run);
             }
@@ -87,13 +104,24 @@ impl Shared {
 
     fn serve(&self) {
         let mut state = self.lock();
+        let mut lingered = true;
         loop {
             if let Some(job) = state.jobs.pop_front() {
+                self.queued.store(state.jobs.len(), Ordering::Relaxed);
                 drop(state);
                 run(job);
                 state = self.lock();
+                lingered = false;
             } else if state.closed {
                 return;
+            } else if !lingered && state.lingering < LINGERING {
+                // What comes next often comes soon, and a wake-up takes longer than the work.
+                lingered = true;
+                state.lingering += 1;
+                drop(state);
+                linger(|| self.queued.load(Ordering::Relaxed) > 0);
+                state = self.lock();
+                state.lingering -= 1;
             } else {
                 state.idle += 1;
                 state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
