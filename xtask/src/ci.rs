@@ -3,22 +3,13 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use crate::cmd::{cargo, cmd};
 use crate::nextest::Nextest;
+use crate::steps::{self, Step};
 use crate::{abi, dist, layout, tidy, tools};
 
-struct Step {
-    name: &'static str,
-    what: &'static str,
-    /// Whether `--fast` has it.
-    fast: bool,
-    run: fn() -> Result<(), String>,
-}
-
-/// In this order. Steps that need a nightly toolchain (Miri, the thread sanitizer) belong at the end, each with a
-/// SKIP line for machines that have none.
+/// In this order. What needs a nightly toolchain (Miri, the thread sanitizer) is in `deep`.
 const STEPS: &[Step] = &[
     Step {
         name: "tools",
@@ -54,57 +45,7 @@ const STEPS: &[Step] = &[
 /// # Errors
 /// A wrong argument, or the first step that failed.
 pub(crate) fn main(args: &[&str]) -> Result<(), String> {
-    let steps = match args {
-        ["--list"] => {
-            for step in STEPS {
-                println!("{:<12} {}{}", step.name, step.what, if step.fast { " (fast)" } else { "" });
-            }
-            return Ok(());
-        }
-        [] => STEPS.iter().collect(),
-        ["--fast"] => STEPS.iter().filter(|step| step.fast).collect(),
-        names => chosen(names)?,
-    };
-    let start = Instant::now();
-    let mut times = Vec::new();
-    for step in steps {
-        println!("==> {}: {}", step.name, step.what);
-        let begin = Instant::now();
-        let result = (step.run)();
-        let took = begin.elapsed();
-        times.push((step.name, took));
-        match result {
-            Ok(()) => println!("<== {}: passed in {}", step.name, readable(took)),
-            Err(why) => {
-                println!("<== {}: FAILED after {}", step.name, readable(took));
-                return Err(format!("{why}\nxtask: only this step again: cargo xtask ci {}", step.name));
-            }
-        }
-    }
-    println!("==> all passed in {}", readable(start.elapsed()));
-    for (name, took) in times {
-        println!("    {name:<12} {}", readable(took));
-    }
-    Ok(())
-}
-
-fn chosen(names: &[&str]) -> Result<Vec<&'static Step>, String> {
-    let find = |name: &&str| {
-        STEPS
-            .iter()
-            .find(|step| step.name == *name)
-            .ok_or_else(|| format!("ci: there is no step {name}; cargo xtask ci --list names them"))
-    };
-    names.iter().map(find).collect()
-}
-
-fn readable(time: Duration) -> String {
-    let seconds = time.as_secs();
-    if seconds < 60 {
-        format!("{:.1} s", time.as_secs_f32())
-    } else {
-        format!("{} min {} s", seconds / 60, seconds % 60)
-    }
+    steps::main("ci", STEPS, args)
 }
 
 fn fmt() -> Result<(), String> {
@@ -217,17 +158,14 @@ fn examples() -> Result<(), String> {
         .arg("CFLAGS=-O2 -g -Wall -Wextra -Werror")
         .arg("check")
         .run()?;
-    for (name, files) in
-        [("roundtrip", &["created", "copied"][..]), ("batch", &["batch"][..]), ("stream", &["stream"][..])]
-    {
-        let mut example = cargo().env("HIPFILE_DEVICE", "emulated");
-        example = example.words("run --locked --release --package hipfile --example").arg(name).arg("--");
-        for file in files {
-            example = example.arg(dir.join(file));
-        }
-        example.run()?;
-    }
-    Ok(())
+    let rust = |name: &str, files: &[&str]| {
+        let run = cargo().env("HIPFILE_DEVICE", "emulated");
+        let run = run.words("run --locked --release --package hipfile --example").arg(name).arg("--");
+        files.iter().fold(run, |run, file| run.arg(dir.join(file))).run()
+    };
+    rust("roundtrip", &["created", "copied"])?;
+    rust("batch", &["batch"])?;
+    rust("stream", &["stream"])
 }
 
 #[cfg(test)]
@@ -236,22 +174,6 @@ mod tests {
 
     #[test]
     fn steps_are_chosen_by_name() {
-        let names: Vec<&str> =
-            chosen(&["tidy", "fmt"]).expect("steps").iter().map(|step| step.name).collect();
-        assert_eq!(names, ["tidy", "fmt"]);
-        assert!(chosen(&["tidy", "frob"]).is_err_and(|e| e.contains("no step frob")));
-        assert!(main(&["--slow"]).is_err_and(|e| e.contains("--slow")));
-    }
-
-    #[test]
-    fn names_of_steps_are_unique() {
-        let names: std::collections::BTreeSet<&str> = STEPS.iter().map(|step| step.name).collect();
-        assert_eq!(names.len(), STEPS.len());
-    }
-
-    #[test]
-    fn times_are_readable() {
-        assert_eq!(readable(Duration::from_millis(1230)), "1.2 s");
-        assert_eq!(readable(Duration::from_secs(125)), "2 min 5 s");
+        steps::tests::check("ci", STEPS);
     }
 }

@@ -1,13 +1,81 @@
-//! `cargo xtask deep`: the tests that draw random operations, with far more of them than `ci` has time for.
+//! `cargo xtask deep`: what takes longer than `ci` has time for, in steps like its own. What a step checks is in the tests
+//! that it starts.
 
 use crate::nextest::Nextest;
+use crate::steps::{self, Step};
+use crate::{layout, nightly};
 
-/// Runs every test whose name says that it draws operations or compares with a model.
+const STEPS: &[Step] = &[
+    Step { name: "random", what: "tests that draw operations, a million each", fast: false, run: random },
+    Step { name: "orders", what: "threads in half a million orders of steps", fast: false, run: orders },
+    Step { name: "tsan", what: "tests of threads under the thread sanitizer", fast: false, run: tsan },
+    Step { name: "miri", what: "the modules that call no system, under Miri", fast: false, run: miri },
+];
+
+/// The command line of `cargo xtask deep`.
 ///
 /// # Errors
-/// A test failed, or there is none.
-pub(crate) fn run() -> Result<(), String> {
-    let ops = std::env::var("HIPFILE_TEST_OPS").unwrap_or_else(|_| "1000000".to_owned());
+/// A wrong argument, or the first step that failed.
+pub(crate) fn main(args: &[&str]) -> Result<(), String> {
+    steps::main("deep", STEPS, args)
+}
+
+fn setting(variable: &str, usual: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| usual.to_owned())
+}
+
+/// Every test whose name says that it draws operations or compares with a model.
+fn random() -> Result<(), String> {
+    let operations = setting("HIPFILE_TEST_OPS", "1000000");
     crate::dist::stage(true, None)?;
-    Nextest::new().profile("deep").filter("test(/random|model/)").staged().env("HIPFILE_TEST_OPS", &ops).run()
+    let tests = Nextest::new().profile("deep").filter("test(/random|model/)").staged();
+    tests.env("HIPFILE_TEST_OPS", &operations).run()
+}
+
+fn orders() -> Result<(), String> {
+    let orders = setting("HIPFILE_TEST_ORDERS", "500000");
+    let tests = Nextest::new().profile("deep").test_binary("hipfile-model", "it");
+    tests.env("HIPFILE_TEST_ORDERS", &orders).run()
+}
+
+/// Tests in which threads meet. Left out are those that fork or forbid system calls, which the sanitizer does not survive,
+/// and those of one thread, which it has nothing to say about.
+const THREADS: &str = "(binary(it) and (test(/suite::(batches|batch_rules|streams|stream_rules|lifecycle)::/) \
+                       or test(/model_(uring_auto|batch|streams)::here/)) and not test(/fork|memory_a_batch|large_as_one/)) \
+                       or (kind(lib) and test(/^(block|pool|workers|usage|ticket|desk|registry|rangemap|stats|health)::/))";
+
+/// The standard library too is built with the sanitizer, or its locks would not be understood. Nothing is suppressed.
+fn tsan() -> Result<(), String> {
+    let Some(nightly) = nightly::with_component("thread sanitizer", "rust-src") else { return Ok(()) };
+    Nextest::new()
+        .profile("deep")
+        .with(nightly, "-Zbuild-std --target", "--package hipfile --lib --test it")
+        .target(layout::target().join("tsan"))
+        .filter(THREADS)
+        .env("RUSTFLAGS", "-Zsanitizer=thread")
+        .env("TSAN_OPTIONS", "halt_on_error=1 second_deadlock_stack=1")
+        .env("HIPFILE_TEST_OPS", &setting("HIPFILE_TEST_OPS", "1000"))
+        .run()
+}
+
+/// Miri knows neither the emulated GPU's memory tricks nor io_uring: what it can run is what computes.
+fn miri() -> Result<(), String> {
+    let Some(nightly) = nightly::with_component("Miri", "miri") else { return Ok(()) };
+    nightly
+        .cargo()
+        .env("CARGO_TARGET_DIR", layout::target().join("miri"))
+        .env("MIRIFLAGS", "-Zmiri-disable-isolation")
+        .words("miri test --locked --package hipfile --lib --")
+        .words("desk:: slots:: ticket:: usage:: rangemap:: registry:: error::")
+        .run()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_chosen_by_name() {
+        steps::tests::check("deep", STEPS);
+    }
 }

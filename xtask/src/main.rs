@@ -15,6 +15,8 @@ mod deep;
 mod dist;
 mod layout;
 mod nextest;
+mod nightly;
+mod steps;
 mod tidy;
 mod tools;
 
@@ -27,7 +29,8 @@ usage: cargo xtask COMMAND
   dist [--debug] [--out DIR]      stage the libraries, headers and tools under target/dist (target/dist-debug)
   abi                             compare include/*.h with the Rust definitions and the symbol table
   tidy                            the source rules: unsafe list, layers, file sizes, words, links
-  deep                            the randomized tests, many more operations (HIPFILE_TEST_OPS, default 1000000)
+  deep [--list] [STEP...]         what takes too long for ci: many more random operations (HIPFILE_TEST_OPS), many more
+                                  orders of threads (HIPFILE_TEST_ORDERS), the thread sanitizer, Miri
 ";
 
 fn main() -> ExitCode {
@@ -38,7 +41,7 @@ fn main() -> ExitCode {
         Some((&"dist", rest)) => dist::main(rest),
         Some((&"abi", [])) => abi::run(),
         Some((&"tidy", [])) => tidy::main(),
-        Some((&"deep", [])) => deep::run(),
+        Some((&"deep", rest)) => deep::main(rest),
         Some((&("help" | "-h" | "--help"), _)) => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::cmd::Cmd;
+use crate::nightly::Nightly;
 use crate::{layout, tools};
 
 /// One run of the tests.
@@ -14,6 +15,7 @@ pub(crate) struct Nextest {
     select: String,
     filter: Option<String>,
     env: Vec<(String, String)>,
+    nightly: Option<Nightly>,
 }
 
 impl Nextest {
@@ -25,12 +27,22 @@ impl Nextest {
             select: "--workspace".to_owned(),
             filter: None,
             env: Vec::new(),
+            nightly: None,
         }
     }
 
     /// Only one test binary of one package.
     pub(crate) fn test_binary(mut self, package: &str, binary: &str) -> Self {
         self.select = format!("--package {package} --test {binary}");
+        self
+    }
+
+    /// Built by another toolchain, with options of its own (the last one takes the name of this machine's target), and only
+    /// what these words select.
+    pub(crate) fn with(mut self, nightly: Nightly, options: &str, select: &str) -> Self {
+        let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+        self.select = format!("{options} {target} {select}");
+        self.nightly = Some(nightly);
         self
     }
 
@@ -95,7 +107,10 @@ impl Nextest {
         for (name, value) in &self.env {
             command = command.env(name, value);
         }
-        Ok(command)
+        Ok(match &self.nightly {
+            Some(nightly) => nightly.within(command),
+            None => command,
+        })
     }
 }
 

@@ -79,7 +79,8 @@ impl CargoTool {
         if let Some(path) = which(&program)
             && self.will_do(&path)
         {
-            return Ok(cargo().arg(self.name));
+            // Not through cargo: that would make it work with the same cargo, which it takes from the environment.
+            return Ok(cmd(path).arg(self.name));
         }
         let root = layout::target().join("tools").join(format!("{program}-{}", self.version));
         let path = root.join("bin").join(&program);
