@@ -83,7 +83,11 @@ fn plan<'a>(
         return Err(HipError::INVALID_VALUE);
     }
     let timed = if state.options.link.is_some() { timed(&dst, &src) } else { None };
-    Ok(Plan { copy: Copy { dst: dst.reach, src: src.reach, len, timed }, dst, src })
+    Ok(Plan {
+        copy: Copy { dst: dst.reach, src: src.reach, len, timed, to_device: dst.is_device() },
+        dst,
+        src,
+    })
 }
 
 /// The link that a copy between these places goes over: the device's, when the other end is pinned.

@@ -56,6 +56,7 @@ mod ranges;
 pub mod rtc;
 mod state;
 pub mod stream;
+mod streaming;
 mod sys;
 mod thread;
 pub mod types;

@@ -66,7 +66,13 @@ impl CopyLate {
             return sys::now();
         }
         let (dst, src) = (prove(dst, len, "its destination"), prove(src, len, "its source"));
-        let copy = Copy { dst: dst.reach, src: src.reach, len, timed: copy::timed(&dst, &src) };
+        let copy = Copy {
+            dst: dst.reach,
+            src: src.reach,
+            len,
+            timed: copy::timed(&dst, &src),
+            to_device: dst.is_device(),
+        };
         drop(ranges);
         Op::Copy(copy).run(state, from)
     }

@@ -12,6 +12,7 @@ use crate::link::{self, Direction};
 use crate::module::CopyLate;
 use crate::ranges::Allocation;
 use crate::state::State;
+use crate::streaming;
 use crate::sys;
 use crate::thread;
 
@@ -46,11 +47,18 @@ pub(crate) struct Copy {
     pub(crate) len: usize,
     /// Over the timed link of this device, where copies take time and move nothing.
     pub(crate) timed: Option<(usize, Direction)>,
+    /// Whether it goes to device memory.
+    pub(crate) to_device: bool,
 }
 
 impl Copy {
     /// Moves the bytes now, on this thread.
     pub(crate) fn run(&self) {
+        let apart = self.dst.abs_diff(self.src) >= self.len;
+        if self.to_device && self.len >= streaming::LONG && apart {
+            // SAFETY: as below; and the ends do not overlap.
+            return unsafe { streaming::copy(self.dst as *mut u8, self.src as *const u8, self.len) };
+        }
         // SAFETY: both ends were proven to be `len` bytes of one allocation or are memory the caller vouches for, and an
         // allocation is not given back while work on it is queued or running. The ends may overlap: `copy` allows it.
         unsafe { core::ptr::copy(self.src as *const u8, self.dst as *mut u8, self.len) };

@@ -343,6 +343,7 @@ impl Bench {
             sync: self.rw.writes() && !self.no_sync,
             verify: self.verify,
             pin: self.pin,
+            places: 1,
             ..Job::read(span, self.block)
         })
     }

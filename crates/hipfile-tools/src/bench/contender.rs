@@ -184,10 +184,11 @@ impl Lab<'_> {
         const PIECE: usize = 4 << 20;
         let failure =
             |error| Failure::new(format_args!("{} bytes of memory of GPU {}", job.block, self.gpu), error);
-        let mut buffer = Buffer::alloc(driver, self.gpu, job.block).map_err(failure)?;
-        let mut piece = vec![0; PIECE.min(job.block)];
-        for at in (0..job.block).step_by(PIECE) {
-            let len = PIECE.min(job.block - at);
+        let size = job.block * job.places;
+        let mut buffer = Buffer::alloc(driver, self.gpu, size).map_err(failure)?;
+        let mut piece = vec![0; PIECE.min(size)];
+        for at in (0..size).step_by(PIECE) {
+            let len = PIECE.min(size - at);
             pattern(&mut piece[..len], at as u64, 2 + thread as u64);
             buffer.upload(at, &piece[..len]).map_err(failure)?;
         }

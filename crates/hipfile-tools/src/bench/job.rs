@@ -74,6 +74,8 @@ pub(super) struct Job {
     pub(super) block: usize,
     /// Threads that call at the same time.
     pub(super) threads: usize,
+    /// Blocks of device memory that each thread goes through in turn; the library only.
+    pub(super) places: usize,
     /// Requests that a batch and the baseline `raw` keep under way.
     pub(super) depth: usize,
     /// Bytes of one request of the baseline `raw`, sequential only.
@@ -103,6 +105,7 @@ impl Job {
             span,
             block,
             threads: 1,
+            places: 1,
             depth: 4,
             chunk: 1 << 20,
             cache: Cache::Cold,

@@ -126,7 +126,7 @@ fn calls(
 ) -> Result<Tally, Failure> {
     let verifier = || job.verify.then(|| Verifier::new(subject, job, seed)).transpose();
     if let [mover] = movers {
-        let caller = Caller { job, mover: mover.as_mut(), verifier: verifier()? };
+        let caller = Caller { job, mover: mover.as_mut(), verifier: verifier()?, place: 0 };
         return caller.run(tour.walk(job, 0)).map(|(tally, ..)| tally);
     }
     let begin = Barrier::new(movers.len());
@@ -142,7 +142,8 @@ fn calls(
                     }
                     let verifier = verifier();
                     begin.wait();
-                    Caller { job, mover: mover.as_mut(), verifier: verifier? }.run(tour.walk(job, thread))
+                    Caller { job, mover: mover.as_mut(), verifier: verifier?, place: 0 }
+                        .run(tour.walk(job, thread))
                 })
             })
             .collect();
@@ -180,6 +181,8 @@ struct Caller<'a> {
     job: &'a Job,
     mover: &'a mut dyn Mover,
     verifier: Option<Verifier>,
+    /// The block of device memory that is next.
+    place: usize,
 }
 
 impl Caller<'_> {
@@ -219,10 +222,12 @@ impl Caller<'_> {
 
     /// Moves all of a request: a short count is no end until the next call says so.
     fn whole(&mut self, request: Request) -> Result<(), Failure> {
+        let place = self.place * self.job.block;
+        self.place = (self.place + 1) % self.job.places;
         let mut moved = 0;
         while moved < request.len {
             let rest = Request { offset: request.offset + moved as u64, len: request.len - moved };
-            match self.mover.call(moved, rest)? {
+            match self.mover.call(place + moved, rest)? {
                 0 => {
                     let why = format_args!(
                         "it moved nothing at {}, {} bytes before the end",

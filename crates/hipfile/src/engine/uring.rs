@@ -20,6 +20,7 @@ use crate::op::Op;
 use crate::reason::Reason;
 use crate::sys;
 use crate::transfer::{Cache, Transfer};
+use crate::turns::Turns;
 
 /// Entries of a ring; the queue depth is never more.
 const ENTRIES: u32 = 128;
@@ -29,6 +30,8 @@ struct Uring {
     blocks: Arc<BlockPool>,
     min: usize,
     depth: usize,
+    /// As many transfers at a time as the pool has Blocks for at their full depth: more would only take them from each other.
+    turns: Turns,
     /// The kernel or a sandbox does not allow rings.
     refused: AtomicBool,
 }
@@ -38,6 +41,7 @@ pub(super) fn new(parts: &Parts) -> Box<dyn Engine> {
         blocks: Arc::clone(&parts.blocks),
         min: parts.config.uring_min,
         depth: parts.config.queue_depth,
+        turns: Turns::new(parts.config.pool_len / parts.config.block_len / parts.config.queue_depth.max(1)),
         refused: AtomicBool::new(false),
     })
 }
@@ -131,6 +135,8 @@ impl Uring {
     ) -> Outcome {
         let chunks = Chunks::new(transfer, self.blocks.block_len(), align);
         let node = transfer.span.place().node();
+        // Before a Block, so that nobody waits for a turn with a Block in hand.
+        let _turn = self.turns.take();
         let first = match self.blocks.take(node) {
             Ok(block) => block,
             Err(errno) => return Outcome::failed(0, Error::os(transfer.op.name(), errno)),
