@@ -238,7 +238,7 @@ impl Tool for Bench {
         }
         let repeat = self.repeat.unwrap_or(5);
         run_rounds(&mut entries, &lab, repeat)?;
-        let report = Report::new(device, &subject, &job, repeat, &entries, skipped);
+        let report = Report::new(device, &subject, &job, self.door, repeat, &entries, skipped);
         match self.json {
             true => print_json(&report),
             false => print(&report.to_string()),
@@ -305,9 +305,12 @@ impl Bench {
         let room = subject.size.saturating_sub(self.offset_shift);
         let span = self.size.unwrap_or(room);
         let grows = self.extend && self.rw == Mix::Write;
-        if span == 0 || (span > room && !grows) {
+        if span == 0 {
+            return Err(Failure::at(&subject.path, "there are no bytes to measure with"));
+        }
+        if span > room && !grows {
             let why = format_args!(
-                "{span} bytes from {} on are not within its {}",
+                "{span} bytes from offset {} on are asked for, it has {}",
                 self.offset_shift, subject.size
             );
             return Err(Failure::at(&subject.path, why));

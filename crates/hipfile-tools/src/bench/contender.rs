@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bench_support::{HugePages, Lanes};
 use clap::ValueEnum;
 use hipfile::{Buffer, Config, Driver};
+use serde::Serialize;
 
 use super::batched::Batched;
 use super::job::Job;
@@ -51,7 +52,8 @@ impl Baseline {
 }
 
 /// A way into the library.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Door {
     /// Blocking calls; several at the same time by --threads
     Sync,

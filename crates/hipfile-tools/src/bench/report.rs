@@ -4,6 +4,7 @@
 use hipfile::DeviceInfo;
 use serde::Serialize;
 
+use super::contender::Door;
 use super::job::{Job, Mix};
 use super::machine::Machine;
 use super::moved::Moved;
@@ -21,6 +22,8 @@ pub(super) struct Report {
     device: Device,
     file: File,
     job: Job,
+    /// By which door the library was entered.
+    door: Door,
     repeat: u32,
     contenders: Vec<Contender>,
     ratios: Vec<Ratio>,
@@ -153,6 +156,7 @@ impl Report {
         device: Device,
         subject: &Subject,
         job: &Job,
+        door: Door,
         repeat: u32,
         entries: &[Entry],
         skipped: Vec<Skipped>,
@@ -174,6 +178,7 @@ impl Report {
                 disk_unknown: subject.disk.as_ref().err().cloned(),
             },
             job: job.clone(),
+            door,
             repeat,
             contenders: entries.iter().map(contender).collect(),
             ratios: first
@@ -239,7 +244,7 @@ impl std::fmt::Display for Report {
         writeln!(f, "machine   {}", self.machine)?;
         writeln!(f, "device    {}", self.device)?;
         writeln!(f, "file      {}, {size}, {} {disk}", self.file.path, self.file.file_system)?;
-        writeln!(f, "job       {}", describe(&self.job, self.repeat))?;
+        writeln!(f, "job       {}", describe(&self.job, self.door, self.repeat))?;
         writeln!(f)?;
         writeln!(
             f,
@@ -307,7 +312,7 @@ pub(super) fn short(value: f64) -> String {
     }
 }
 
-fn describe(job: &Job, repeat: u32) -> String {
+fn describe(job: &Job, door: Door, repeat: u32) -> String {
     let mix = match (job.mix, job.extend) {
         (Mix::Read, _) => "sequential read",
         (Mix::Write, false) => "sequential overwrite",
@@ -320,14 +325,23 @@ fn describe(job: &Job, repeat: u32) -> String {
         (true, false) => ", not synced",
         _ => "",
     };
+    let verified = match (job.verify, door) {
+        (false, _) => "",
+        (true, Door::Sync) => ", verified",
+        (true, Door::Batch) => ", verified (the checks are in hipfile's figures)",
+    };
+    let door = match door {
+        Door::Sync => String::new(),
+        Door::Batch => format!(", hipfile by a batch with up to {} under way", job.depth),
+    };
     format!(
-        "{mix} of {} in calls of {}, {} thread{}, offset {}, {}{synced}{}; {repeat} rounds",
+        "{mix} of {} in calls of {}, {} thread{}{door}, offset {}, {}{synced}{}; {repeat} rounds",
         show_size(job.span),
         show_size(job.block as u64),
         job.threads,
         if job.threads == 1 { "" } else { "s" },
         job.shift,
         job.cache.word(),
-        if job.verify { ", verified" } else { "" },
+        verified,
     )
 }

@@ -119,6 +119,8 @@ fn behaviour_131_every_byte_is_verified_on_request() {
             let runs = report["contenders"][0]["runs"].as_array().unwrap();
             assert!(runs.iter().all(|run| run["bytes"].as_u64().unwrap() > 3_000_000), "{arguments:?}");
             assert_eq!(report["job"]["verify"], true);
+            let door = if arguments.contains(&"batch") { "batch" } else { "sync" };
+            assert_eq!(report["door"], door, "{arguments:?}");
         }
     }
     assert!(is_empty(&lab));
@@ -144,6 +146,7 @@ fn a_file_that_exists_is_read_but_not_written_unless_told() {
     assert_eq!(read["contenders"][1]["runs"][0]["bytes"], 2_000_001);
     refused(&run(&mut bench(&lab, &["precious", "--rw", "write"])), &["precious", "--destroy"]);
     refused(&run(&mut bench(&lab, &["precious", "--size", "3M"])), &["precious", "2000001"]);
+    refused(&run(&mut bench(&lab, &["precious", "--size", "0"])), &["precious", "no bytes"]);
     assert_eq!(lab.read("precious"), content);
     report(&lab, &["precious", "--rw", "write", "--block", "64K", "--repeat", "1", "--alone", "--destroy"]);
     let now = lab.read("precious");
