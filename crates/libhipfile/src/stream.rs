@@ -226,7 +226,7 @@ pub(crate) extern "C" fn register(stream: hipStream_t, flags: c_uint) -> hipFile
     guard::status(c"hipFileStreamRegister", || {
         let invalid = |why: &'static str| Failure::new(hipFileInvalidValue, why);
         if global::streams().contains_key(&stream.addr()) {
-            return Err(invalid("the stream is registered"));
+            return Err(invalid("the stream is registered already"));
         }
         if flags & !HIPFILE_STREAM_FLAGS_MASK != 0 {
             return Err(invalid("a flag is unknown"));
@@ -237,7 +237,7 @@ pub(crate) extern "C" fn register(stream: hipStream_t, flags: c_uint) -> hipFile
             None => global::make_driver()?.prepare_stream(StreamPtr(stream.addr()))?,
         }
         match global::streams().entry(stream.addr()) {
-            Entry::Occupied(_) => Err(invalid("the stream is registered")),
+            Entry::Occupied(_) => Err(invalid("the stream is registered already")),
             Entry::Vacant(place) => {
                 place.insert(flags);
                 Ok(())
