@@ -47,9 +47,34 @@ pub(super) fn new(parts: &Parts) -> Box<dyn Engine> {
 }
 
 thread_local! {
-    /// This thread's ring, with the count of forks it was made in: a child must not use its parent's.
-    static RING: RefCell<Option<(u32, IoUring)>> = const { RefCell::new(None) };
+    /// This thread's ring.
+    static RING: RefCell<Seat> = const { RefCell::new(Seat { made_in: 0, ring: None }) };
 }
+
+/// A place for a ring, with the count of forks it was made in: a child must not use its parent's.
+struct Seat {
+    made_in: u32,
+    ring: Option<IoUring>,
+}
+
+impl Seat {
+    /// Forgets the ring and closes nothing: its number may be that of another file by now.
+    fn leave(&mut self) {
+        std::mem::forget(self.ring.take());
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        // A child may have closed the number and opened another file, which is then not ours to close.
+        if self.made_in != sys::forks() {
+            self.leave();
+        }
+    }
+}
+
+/// The kernel lets this thread into its ring no more: a sandbox closed behind it, or somebody closed the descriptor.
+struct Lost(i32);
 
 impl Engine for Uring {
     fn name(&self) -> &'static str {
@@ -71,9 +96,11 @@ impl Engine for Uring {
         };
         let Some((fd, align)) = transfer.file.staged_direct(transfer.op) else { return Outcome::short(0) };
         let ran = RING.try_with(|cell| {
-            let mut cell = cell.try_borrow_mut().ok()?;
-            let ring = self.ring(&mut cell)?;
-            Some(self.carry(ring, transfer, device, fd, align))
+            let mut seat = cell.try_borrow_mut().ok()?;
+            let ring = self.ring(&mut seat)?;
+            let (outcome, entered) = self.carry(ring, transfer, device, fd, align);
+            self.keep(&mut seat, entered);
+            Some(outcome)
         });
         // Without a ring another engine carries it.
         ran.ok().flatten().unwrap_or_else(|| Outcome::short(0))
@@ -101,10 +128,12 @@ struct Flight<'a, 'p> {
 
 impl Uring {
     /// This thread's ring, made at first use; `None` when there can be none.
-    fn ring<'c>(&self, cell: &'c mut Option<(u32, IoUring)>) -> Option<&'c mut IoUring> {
+    fn ring<'c>(&self, seat: &'c mut Seat) -> Option<&'c mut IoUring> {
         let forks = sys::forks();
-        if cell.as_ref().is_none_or(|(made_in, _)| *made_in != forks) {
-            *cell = None;
+        if seat.made_in != forks {
+            seat.leave();
+        }
+        if seat.ring.is_none() {
             // The thread that makes a ring is the only one that uses it, so completions may wait until it asks.
             let made = IoUring::builder()
                 .setup_single_issuer()
@@ -112,17 +141,29 @@ impl Uring {
                 .build(ENTRIES)
                 .or_else(|_| IoUring::new(ENTRIES));
             match made {
-                Ok(ring) => *cell = Some((forks, ring)),
+                Ok(ring) => *seat = Seat { made_in: forks, ring: Some(ring) },
                 Err(error) => {
-                    let lasting = [libc::ENOSYS, libc::EPERM, libc::EACCES];
-                    if error.raw_os_error().is_some_and(|errno| lasting.contains(&errno)) {
-                        self.refused.store(true, Ordering::Relaxed);
-                    }
+                    self.note_refusal(error.raw_os_error().unwrap_or_default());
                     return None;
                 }
             }
         }
-        cell.as_mut().map(|(_, ring)| ring)
+        seat.ring.as_mut()
+    }
+
+    /// Stops asking for rings when the kernel or a sandbox does not allow them.
+    fn note_refusal(&self, errno: i32) {
+        if [libc::ENOSYS, libc::EPERM, libc::EACCES].contains(&errno) {
+            self.refused.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Leaves a ring that was lost in a flight.
+    fn keep(&self, seat: &mut Seat, entered: Result<(), Lost>) {
+        if let Err(Lost(errno)) = entered {
+            self.note_refusal(errno);
+            seat.leave();
+        }
     }
 
     fn carry(
@@ -132,14 +173,14 @@ impl Uring {
         device: &Arc<dyn Device>,
         fd: BorrowedFd<'_>,
         align: usize,
-    ) -> Outcome {
+    ) -> (Outcome, Result<(), Lost>) {
         let chunks = Chunks::new(transfer, self.blocks.block_len(), align);
         let node = transfer.span.place().node();
         // Before a Block, so that nobody waits for a turn with a Block in hand.
         let _turn = self.turns.take();
         let first = match self.blocks.take(node) {
             Ok(block) => block,
-            Err(errno) => return Outcome::failed(0, Error::os(transfer.op.name(), errno)),
+            Err(errno) => return (Outcome::failed(0, Error::os(transfer.op.name(), errno)), Ok(())),
         };
         // One more than the depth: while one piece is copied, the storage has its full queue. Only the first Block
         // was waited for.
@@ -152,24 +193,35 @@ impl Uring {
         );
         let mut flight = Flight { ring, fd, op: transfer.op, slots, in_flight: 0 };
         let prefix = Prefix::new();
-        match transfer.op {
+        let entered = match transfer.op {
             Op::Read => flight.read(transfer, device, &chunks, &prefix, self.depth),
             Op::Write => flight.write(transfer, device, &chunks, &prefix, self.depth),
+        };
+        if entered.is_err() {
+            // Another engine goes on from the first piece that is not known to be done.
+            flight.abandon(&prefix);
         }
-        prefix.outcome(&chunks)
+        (prefix.outcome(&chunks), entered)
     }
 }
 
 /// Hands what was started to the kernel, and waits until something is finished if asked to.
-fn submit(ring: &IoUring, wait: bool) {
+fn submit(ring: &IoUring, wait: bool) -> Result<(), Lost> {
     loop {
         match ring.submitter().submit_and_wait(usize::from(wait)) {
-            Ok(_) => return,
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
-            // Nothing else can be answered for a valid ring; its requests must not be abandoned.
-            Err(error) => panic!("io_uring_enter failed: {error}"),
+            Ok(_) => return Ok(()),
+            Err(error) => match error.raw_os_error().unwrap_or_default() {
+                libc::EINTR | libc::EAGAIN | libc::EBUSY => {}
+                errno => return Err(Lost(errno)),
+            },
         }
     }
+}
+
+/// Whether the kernel works on none of `started` requests: it has not even taken them, and of a ring that is left it never
+/// will.
+fn none_taken(ring: &mut IoUring, started: usize) -> bool {
+    ring.submission().len() >= started
 }
 
 impl Flight<'_, '_> {
@@ -194,8 +246,26 @@ impl Flight<'_, '_> {
         self.in_flight += 1;
     }
 
-    fn submit(&self, wait: bool) {
-        submit(self.ring, wait);
+    fn submit(&self, wait: bool) -> Result<(), Lost> {
+        submit(self.ring, wait)
+    }
+
+    /// Gives up a lost ring with what is in it.
+    fn abandon(&mut self, prefix: &Prefix) {
+        while self.finished().is_some() {}
+        for (index, _) in self.slots.iter().filter_map(|slot| slot.piece) {
+            prefix.broke(index, 0, None);
+        }
+        self.let_go();
+    }
+
+    /// Lets go of the requests in a lost ring. Blocks that the kernel may still work on are nobody's from now on.
+    fn let_go(&mut self) {
+        let safe = none_taken(self.ring, self.in_flight);
+        self.in_flight = 0;
+        for slot in self.slots.drain(..).filter(|slot| slot.piece.is_some() && !safe) {
+            std::mem::forget(slot.block);
+        }
     }
 
     /// One finished request: its slot and result.
@@ -213,7 +283,7 @@ impl Flight<'_, '_> {
         chunks: &Chunks,
         prefix: &Prefix,
         depth: usize,
-    ) {
+    ) -> Result<(), Lost> {
         let mut next = 0;
         loop {
             while self.in_flight < depth && next < chunks.count() && prefix.wants(next) {
@@ -222,9 +292,9 @@ impl Flight<'_, '_> {
                 next += 1;
             }
             if self.in_flight == 0 {
-                return;
+                return Ok(());
             }
-            self.submit(true);
+            self.submit(true)?;
             while let Some((slot, result)) = self.finished() {
                 let Some((index, chunk)) = self.slots[slot].piece else { continue };
                 match result {
@@ -241,7 +311,7 @@ impl Flight<'_, '_> {
                         {
                             self.start(free, next, chunks.get(next));
                             next += 1;
-                            self.submit(false);
+                            self.submit(false)?;
                         }
                         let n = chunk.wanted(got);
                         let bytes = &self.slots[slot].block.bytes()[chunk.skip..chunk.skip + n];
@@ -268,7 +338,7 @@ impl Flight<'_, '_> {
         chunks: &Chunks,
         prefix: &Prefix,
         depth: usize,
-    ) {
+    ) -> Result<(), Lost> {
         let mut next = 0;
         loop {
             while self.in_flight < depth && next < chunks.count() && prefix.wants(next) {
@@ -278,16 +348,16 @@ impl Flight<'_, '_> {
                 match device.download(&span, &mut self.slots[slot].block.bytes_mut()[..chunk.len]) {
                     Ok(()) => {
                         self.start(slot, next, chunk);
-                        self.submit(false);
+                        self.submit(false)?;
                     }
                     Err(error) => prefix.broke(next, 0, Some(error)),
                 }
                 next += 1;
             }
             if self.in_flight == 0 {
-                return;
+                return Ok(());
             }
-            self.submit(true);
+            self.submit(true)?;
             while let Some((slot, result)) = self.finished() {
                 let Some((index, chunk)) = self.slots[slot].piece else { continue };
                 match result {
@@ -309,7 +379,9 @@ impl Drop for Flight<'_, '_> {
     fn drop(&mut self) {
         // The kernel may still write into the Blocks of a flight that ends by a panic.
         while self.in_flight > 0 {
-            self.submit(true);
+            if self.submit(true).is_err() {
+                return self.let_go();
+            }
             while self.finished().is_some() {}
         }
     }

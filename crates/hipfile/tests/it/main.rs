@@ -78,6 +78,7 @@ mod suite {
     mod files;
     mod lifecycle;
     mod owned_streams;
+    mod rings;
     mod staged;
     mod stream_rules;
     mod streams;

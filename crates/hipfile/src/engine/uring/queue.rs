@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 
 use io_uring::{IoUring, opcode, types};
 
-use super::{ENTRIES, RING, Uring, submit};
+use super::{ENTRIES, Lost, RING, Uring, none_taken, submit};
 use crate::block::Block;
 use crate::buffer::{Place, Span};
 use crate::engine::Queue;
@@ -40,9 +40,10 @@ impl Queue for Uring {
 
     fn run(&self, source: &mut dyn Source) {
         let _ = RING.try_with(|cell| {
-            let mut cell = cell.try_borrow_mut().ok()?;
-            let ring = self.ring(&mut cell)?;
-            self.fly(ring, source);
+            let mut seat = cell.try_borrow_mut().ok()?;
+            let ring = self.ring(&mut seat)?;
+            let entered = self.fly(ring, source);
+            self.keep(&mut seat, entered);
             Some(())
         });
         // What is left, for lack of a ring or of memory, goes the ordinary way.
@@ -122,10 +123,13 @@ struct Flight<'r, 'p> {
 }
 
 impl Uring {
-    fn fly(&self, ring: &mut IoUring, source: &mut dyn Source) {
-        let Some((first, cache)) = source.next() else { return };
+    fn fly(&self, ring: &mut IoUring, source: &mut dyn Source) -> Result<(), Lost> {
+        let Some((first, cache)) = source.next() else { return Ok(()) };
         let node = first.transfer().and_then(|transfer| transfer.span.place().node());
-        let Ok(block) = self.blocks.take(node) else { return source.again(first) };
+        let Ok(block) = self.blocks.take(node) else {
+            source.again(first);
+            return Ok(());
+        };
         let mut flight = Flight {
             ring,
             blocks: vec![Shared { block, filled: 0, pieces: 0 }],
@@ -153,16 +157,23 @@ impl Uring {
                     Started::Never(piece) => source.again(piece),
                 }
             }
-            match (flight.started, flight.ready.len()) {
+            let entered = match (flight.started, flight.ready.len()) {
                 (0, 0) => break,
-                (0, _) => {}
+                (0, _) => Ok(()),
                 (_, ready) => submit(flight.ring, ready == 0),
-            }
+            };
             flight.land(source);
+            if entered.is_err() {
+                let left = std::mem::take(&mut flight.pieces).into_iter().flatten().map(|piece| piece.work);
+                left.chain(next.map(|(piece, _)| piece)).for_each(|piece| source.again(piece));
+                flight.let_go();
+                return entered;
+            }
         }
         if let Some((piece, _)) = next {
             source.again(piece);
         }
+        Ok(())
     }
 }
 
@@ -236,6 +247,15 @@ impl<'p> Flight<'_, 'p> {
         assert!(pushed.is_ok(), "a ring has room for every piece");
         self.started += 1;
         Started::Yes
+    }
+
+    /// Lets go of the requests in a lost ring. Blocks that the kernel may still work on are nobody's from now on.
+    fn let_go(&mut self) {
+        let safe = none_taken(self.ring, self.started);
+        self.started = 0;
+        for shared in self.blocks.drain(..).filter(|shared| shared.pieces > 0 && !safe) {
+            std::mem::forget(shared.block);
+        }
     }
 
     /// Takes what is finished, copies it to the GPU and tells.
@@ -313,7 +333,9 @@ impl Drop for Flight<'_, '_> {
     fn drop(&mut self) {
         // The kernel may still write into the Blocks of a flight that ends by a panic.
         while self.started > 0 {
-            submit(self.ring, true);
+            if submit(self.ring, true).is_err() {
+                return self.let_go();
+            }
             self.started -= self.ring.completion().count();
         }
     }

@@ -82,6 +82,21 @@ impl Setup {
         unsafe { batch.submit(&self.driver, entries) }
     }
 
+    /// Reads the whole file in one call.
+    pub(super) fn read_whole(&mut self) {
+        let len = self.content.len();
+        self.buffer.upload(0, &vec![0xEE; len]).unwrap();
+        assert_eq!(self.file.read_at(&mut self.buffer, 0..len, 0).unwrap(), len);
+        self.check_memory();
+    }
+
+    /// Writes the whole file in one call, with what is in it.
+    pub(super) fn write_whole(&mut self) {
+        let len = self.content.len();
+        self.buffer.upload(0, &self.content).unwrap();
+        assert_eq!(self.file.write_at(&self.buffer, 0..len, 0).unwrap(), len);
+    }
+
     pub(super) fn check_memory(&self) {
         let mut now = vec![0; self.content.len()];
         self.buffer.download(0, &mut now).unwrap();

@@ -48,6 +48,24 @@ pub(crate) fn refuse_io_uring() {
     assert_eq!(unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, 0) }, -1);
 }
 
+/// From here on no thread of this process is let into a ring, also not into one that it has.
+pub(crate) fn refuse_entering_rings() {
+    const ENTER: u32 = libc::SYS_io_uring_enter as u32;
+    let program = &mut [
+        NUMBER,
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, ENTER),
+        refusal(libc::EPERM),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    // SAFETY: plain numbers.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    let (operation, all_threads) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC);
+    // SAFETY: the filter and its program are valid for the call, which copies them.
+    let result = unsafe { libc::syscall(libc::SYS_seccomp, operation, all_threads, &raw const filter) };
+    assert_eq!(result, 0);
+}
+
 /// From here on no file can be opened with O_DIRECT, as on a platform or file system without it.
 pub(crate) fn refuse_o_direct() {
     // Where the lower halves of the second and of the third argument are: the flags of open and of openat.
