@@ -290,7 +290,12 @@ impl Bench {
 
     fn subject(&self) -> Result<Subject, Failure> {
         const DEFAULT: u64 = 1 << 30;
-        let size = self.size.unwrap_or(DEFAULT) + self.offset_shift;
+        let size = self.size.unwrap_or(DEFAULT).checked_add(self.offset_shift).ok_or_else(|| {
+            Failure::new(
+                "--offset-shift",
+                format_args!("{} bytes behind such a size are too far", self.offset_shift),
+            )
+        })?;
         match &self.file {
             None => Subject::make(&Subject::name(), size, false),
             Some(path) if path.exists() && self.rw.writes() && !self.destroy => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::buffer::{BufferRecord, DevPtr};
 use crate::config::Config;
 use crate::desk::{Desk, Event, Offer, Oldest, Serving, Stall, Work};
-use crate::driver::{Driver, FileId, Inner};
+use crate::driver::{Driver, FileId, Inner, unknown};
 use crate::engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::notice;
@@ -233,10 +233,7 @@ fn no_memory(op: &'static str) -> Error {
 /// Looks up and checks one entry.
 fn request(driver: &Inner, entry: &Entry, last: &mut Option<Arc<BufferRecord>>) -> Result<Request> {
     let op = entry.op.unwrap_or(Op::Read);
-    let file = driver.hold_file(entry.file).ok_or_else(|| {
-        let why = format!("handle {:#x}", entry.file.as_raw());
-        Error::message(ErrorKind::HandleNotRegistered, op.name(), why)
-    })?;
+    let file = driver.hold_file(entry.file).ok_or_else(|| unknown(op.name(), entry.file))?;
     let buffer = driver.hold_buffer(entry.buffer, entry.len, entry.buffer_offset, op, last)?;
     let invalid = |why: String| Error::message(ErrorKind::InvalidValue, op.name(), why);
     if entry.buffer_offset < 0 || entry.file_offset < 0 {

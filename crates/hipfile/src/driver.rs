@@ -186,7 +186,7 @@ impl Driver {
         const OP: &str = "deregister file";
         self.check_process(OP, ErrorKind::HandleNotRegistered)?;
         let mut by_fd = self.inner.by_fd.lock().unwrap_or_else(PoisonError::into_inner);
-        let unknown = || Error::new(ErrorKind::HandleNotRegistered, OP);
+        let unknown = || unknown(OP, id);
         let fd = {
             let found = self.inner.files.get(id.0).ok_or_else(unknown)?;
             if !found.usage.retire() {
@@ -306,7 +306,7 @@ impl Driver {
         buffer_offset: i64,
     ) -> Result<usize> {
         let inner = &*self.inner;
-        let unknown = || Error::new(ErrorKind::HandleNotRegistered, op.name());
+        let unknown = || unknown(op.name(), file);
         if self.in_forked_child() {
             return Err(Error::os_because(op.name(), libc::EINVAL, "the driver was opened before fork"));
         }
@@ -334,8 +334,7 @@ impl Driver {
     /// `HandleNotRegistered`.
     pub fn set_page_cache(&self, file: FileId, setting: Option<PageCache>) -> Result<()> {
         const OP: &str = "set page cache";
-        let found =
-            self.inner.files.get(file.0).ok_or_else(|| Error::new(ErrorKind::HandleNotRegistered, OP))?;
+        let found = self.inner.files.get(file.0).ok_or_else(|| unknown(OP, file))?;
         found.set_page_cache(setting);
         Ok(())
     }
@@ -353,6 +352,11 @@ impl Driver {
     pub(crate) fn file_record(&self, id: FileId) -> Option<Arc<FileRecord>> {
         self.inner.files.get(id.0).map(|found| found.to_arc())
     }
+}
+
+/// The error for a handle that is not, or no longer, registered.
+pub(crate) fn unknown(op: &'static str, id: FileId) -> Error {
+    Error::message(ErrorKind::HandleNotRegistered, op, format!("handle {:#x}", id.as_raw()))
 }
 
 /// Makes a write durable. Its failure fails the call: the data may not be safe.
@@ -531,7 +535,7 @@ impl Inner {
                 MemoryKind::Other => Err(wrong("memory without a plain address")),
             },
             None if host_allowed => Ok((Place::Host, None)),
-            None => Err(wrong("host memory")),
+            None => Err(wrong("unknown to the GPU runtime (host memory, or freed)")),
         }
     }
 }

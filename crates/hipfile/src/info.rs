@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use crate::buffer::{BufferRecord, Place};
 use crate::config::PageCache;
 use crate::device::Devices;
-use crate::driver::{Driver, FileId};
+use crate::driver::{Driver, FileId, unknown};
 use crate::engine;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::file::{DirectAlign, FileType};
 use crate::op::Op;
 use crate::pace::Rates;
@@ -59,9 +59,7 @@ impl Driver {
     /// # Errors
     /// `HandleNotRegistered`.
     pub fn file_info(&self, id: FileId) -> Result<FileInfo> {
-        let record = self
-            .file_record(id)
-            .ok_or_else(|| Error::new(ErrorKind::HandleNotRegistered, "describe file"))?;
+        let record = self.file_record(id).ok_or_else(|| unknown("describe file", id))?;
         let (engine, reason) = match self.inner.devices().serving().first() {
             None => ("bounce", Some(self.inner.devices().absence())),
             Some(device) => {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::buffer::{BufferRecord, DevPtr, Place};
 use crate::device::{LateWords, StreamPtr, Streams};
-use crate::driver::{Driver, FileId, Inner};
+use crate::driver::{Driver, FileId, Inner, unknown};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::FileRecord;
 use crate::lane::{Lane, Seat};
@@ -137,8 +137,7 @@ impl Driver {
     ) -> Result<()> {
         self.check_process(op.name(), ErrorKind::DriverClosing)?;
         let inner = &self.inner;
-        let file =
-            inner.hold_file(file).ok_or_else(|| Error::new(ErrorKind::HandleNotRegistered, op.name()))?;
+        let file = inner.hold_file(file).ok_or_else(|| unknown(op.name(), file))?;
         let mut first = caller.bind();
         let buffer = inner.hold_buffer(ptr, first.len, first.buffer_offset, op, &mut None)?;
         let (device, buffer_gpu) = match buffer.place() {

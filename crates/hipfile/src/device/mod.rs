@@ -254,7 +254,7 @@ impl Devices {
             let why = if reasons.is_empty() {
                 "the runtime asked for is not built into this library".to_owned()
             } else {
-                reasons.join("; ")
+                format!("{}; HIPFILE_DEVICE=emulated serves without a GPU", reasons.join("; "))
             };
             Error::message(ErrorKind::PlatformNotSupported, OP, why)
         });
