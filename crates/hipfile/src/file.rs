@@ -1,11 +1,12 @@
 //! A registered file: the caller's descriptor, the private ones, and the facts learnt about it by descriptor. It moves
 //! no bytes and chooses no engine.
 
-use std::collections::HashMap;
+mod park;
+
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustix::fs::OFlags;
 
@@ -290,7 +291,7 @@ impl FileRecord {
         match rustix::io::fcntl_dupfd_cloexec(callers, 3) {
             Ok(fd) if !self.names_this_file(&fd) => {
                 // It may be the only descriptor of some other file on which the process holds locks.
-                park::close(fd, NO_KEY);
+                park::close(fd, park::NO_KEY);
                 Err(self.stale(op))
             }
             Ok(fd) if wants_direct => Ok(Descriptor::DirectOnly(fd)),
@@ -322,11 +323,11 @@ impl FileRecord {
         if fd.as_raw_fd() <= libc::STDERR_FILENO {
             // The process runs without standard streams: a data file must not take their place.
             let above = rustix::io::fcntl_dupfd_cloexec(&fd, libc::STDERR_FILENO + 1);
-            park::close(fd, NO_KEY);
+            park::close(fd, park::NO_KEY);
             fd = above.map_err(|_| Refusal::System)?;
         }
         if !self.names_this_file(&fd) {
-            park::close(fd, NO_KEY);
+            park::close(fd, park::NO_KEY);
             return Err(Refusal::Stale);
         }
         Ok(fd)
@@ -409,28 +410,4 @@ fn identity(facts: &Statx) -> Identity {
 
 fn borrow(fd: &OwnedFd) -> BorrowedFd<'_> {
     std::os::fd::AsFd::as_fd(fd)
-}
-
-/// For descriptors that nobody may be given again.
-const NO_KEY: park::Key = (((0, 0), 0), OFlags::empty(), false);
-
-/// Descriptors that must not be closed: closing any descriptor of a file drops the process's POSIX locks on it. They
-/// wait here for the next registration of the same file, and until the process ends otherwise.
-mod park {
-    use super::{AsRawFd, HashMap, Identity, Mutex, OFlags, OwnedFd, PoisonError, sys};
-
-    pub(super) type Key = (Identity, OFlags, bool);
-
-    static PARKED: Mutex<Option<HashMap<Key, Vec<OwnedFd>>>> = Mutex::new(None);
-
-    pub(super) fn close(fd: OwnedFd, key: Key) {
-        if sys::has_posix_lock(fd.as_raw_fd()) {
-            let mut parked = PARKED.lock().unwrap_or_else(PoisonError::into_inner);
-            parked.get_or_insert_default().entry(key).or_default().push(fd);
-        }
-    }
-
-    pub(super) fn take(key: &Key) -> Option<OwnedFd> {
-        PARKED.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.get_mut(key)?.pop()
-    }
 }
