@@ -83,6 +83,7 @@ pub(crate) fn check<'a>(
         let why = format!("file offset {file_offset} and buffer offset {buffer_offset} must not be negative");
         return Err(Error::os_because(op.name(), libc::EINVAL, why));
     };
+    let asked = len;
     let len = len.min(MAX_TRANSFER);
     let range_error = |why: String| Error::message(ErrorKind::InvalidValue, op.name(), why);
     let inner = base.wrapping_sub(buffer.base());
@@ -96,7 +97,7 @@ pub(crate) fn check<'a>(
     match buffer.span(inner + buffer_offset, len) {
         Some(span) => Ok(Transfer::new(op, file, span, file_offset)),
         None => Err(range_error(format!(
-            "size {len} at buffer offset {buffer_offset} passes the end of the buffer ({usable} bytes)"
+            "size {asked} at buffer offset {buffer_offset} passes the end of the buffer ({usable} bytes)"
         ))),
     }
 }
@@ -114,6 +115,12 @@ mod tests {
         let buffer = unsafe { BufferRecord::new(0x10_0000, buffer_len, Place::Host) };
         check(Op::Read, &file, &buffer, 0x10_0000, len, file_offset, buffer_offset)
             .map(|t| (t.span.start() - 0x10_0000, t.len()))
+    }
+
+    #[test]
+    fn a_refusal_names_the_size_that_was_asked_for() {
+        let error = expect(usize::MAX, 0, 0, 10).unwrap_err().to_string();
+        assert!(error.contains(&usize::MAX.to_string()), "{error}");
     }
 
     #[test]
