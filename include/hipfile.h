@@ -302,53 +302,52 @@ HIPFILE_API hipFileError_t hipFileDriverClose(void);
 HIPFILE_API int64_t hipFileUseCount(void);
 
 /**
- * Tells the driver's properties.
+ * Tells the driver's properties: the settings as they are, or as they would be if the driver were opened now, and what
+ * this machine has. Sizes are in KiB. The version is 0.0, since no kernel module of that kind is involved. It looks at
+ * the kernel and the mounts and loads no GPU runtime.
  *
- * @note Not available in this version: returns hipFileInternalError and does not touch the argument.
- *
- * @param props  receives them
- * @return hipFileInternalError. Opens nothing.
+ * @param[out] props  receives them
+ * @return hipFileSuccess; hipFileInvalidValue if props is NULL. Opens nothing.
  */
 HIPFILE_API hipFileError_t hipFileDriverGetProperties(hipFileDriverProps_t *props);
 
 /**
- * Chooses between polling and sleeping for completions.
- *
- * @note Not available in this version: returns hipFileInternalError and changes nothing.
+ * Chooses between polling and sleeping for completions: now if the driver is open, else for the next opening. The last
+ * hipFileDriverClose forgets it.
  *
  * @param poll                 whether to poll
- * @param poll_threshold_size  KiB: only requests up to this size are polled for
- * @return hipFileInternalError. Opens nothing.
+ * @param poll_threshold_size  KiB, a multiple of 4: only requests up to this size are polled for
+ * @return hipFileSuccess; hipFileInvalidValue for a size that breaks the step; hipFileDriverUnsupportedLimit for one out
+ *         of range. Opens nothing.
  */
 HIPFILE_API hipFileError_t hipFileDriverSetPollMode(bool poll, size_t poll_threshold_size);
 
 /**
- * Sets the largest piece of one direct transfer.
+ * Sets the largest piece of one direct transfer; a larger transfer goes in several. Now if the driver is open, else for
+ * the next opening; the last hipFileDriverClose forgets it.
  *
- * @note Not available in this version: returns hipFileInternalError and changes nothing.
- *
- * @param max_direct_io_size  KiB, a multiple of 64
- * @return hipFileInternalError. Opens nothing.
+ * @param max_direct_io_size  KiB, a multiple of 64, at least 64
+ * @return As hipFileDriverSetPollMode.
  */
 HIPFILE_API hipFileError_t hipFileDriverSetMaxDirectIOSize(size_t max_direct_io_size);
 
 /**
- * Limits the staging memory for each device.
+ * Limits the staging memory: now if the driver is open, else for the next opening; the last hipFileDriverClose forgets
+ * it. Memory beyond the limit is given back as it becomes free. Transfers never fail for it.
  *
- * @note Not available in this version: returns hipFileInternalError and changes nothing.
- *
- * @param max_cache_size  KiB, a multiple of 64
- * @return hipFileInternalError. Opens nothing.
+ * @param max_cache_size  KiB, a multiple of 64, at least one staging Block
+ * @return As hipFileDriverSetPollMode. A closed driver cannot know the size of a Block: too small a limit is raised to it
+ *         when the driver opens, with a line on standard error.
  */
 HIPFILE_API hipFileError_t hipFileDriverSetMaxCacheSize(size_t max_cache_size);
 
 /**
- * Limits the memory that may be pinned, staging memory included.
+ * Limits the memory that may be pinned, staging memory and that of streams included: now if the driver is open, else for
+ * the next opening; the last hipFileDriverClose forgets it. The staging memory shrinks to fit, at most half is for streams.
+ * Transfers never fail for it.
  *
- * @note Not available in this version: returns hipFileInternalError and changes nothing.
- *
- * @param max_pinned_size  KiB, a multiple of 64
- * @return hipFileInternalError. Opens nothing.
+ * @param max_pinned_size  KiB, a multiple of 64, at least two staging Blocks
+ * @return As hipFileDriverSetMaxCacheSize.
  */
 HIPFILE_API hipFileError_t hipFileDriverSetMaxPinnedMemSize(size_t max_pinned_size);
 
@@ -789,10 +788,10 @@ HIPFILE_API hipFileError_t hipFileGetVersion(unsigned int *major, unsigned int *
 /** Parameters that are numbers. */
 typedef enum hipFileSizeTConfigParameter {
     hipFileParamProfileStats = 0,                        /**< level of statistics, 0 to 3 */
-    hipFileParamExecutionMaxIOQueueDepth = 1,            /**< requests waiting for a worker */
-    hipFileParamExecutionMaxIOThreads = 2,               /**< worker threads */
-    hipFileParamExecutionMinIOThresholdSizeKB = 3,       /**< KiB: smallest piece of a split request */
-    hipFileParamExecutionMaxRequestParallelism = 4,      /**< pieces of one request at work at once */
+    hipFileParamExecutionMaxIOQueueDepth = 1,            /**< requests of one transfer at the storage */
+    hipFileParamExecutionMaxIOThreads = 2,               /**< threads that copy */
+    hipFileParamExecutionMinIOThresholdSizeKB = 3,       /**< KiB: smallest request of several threads */
+    hipFileParamExecutionMaxRequestParallelism = 4,      /**< threads of one request */
     hipFileParamPropertiesMaxDirectIOSizeKB = 5,         /**< KiB: see hipFileDriverSetMaxDirectIOSize */
     hipFileParamPropertiesMaxDeviceCacheSizeKB = 6,      /**< KiB: see hipFileDriverSetMaxCacheSize */
     hipFileParamPropertiesPerBufferCacheSizeKB = 7,      /**< KiB: staging memory, each piece */
@@ -826,69 +825,61 @@ typedef enum hipFileStringConfigParameter {
 } hipFileStringConfigParameter_t;
 
 /**
- * Tells a number parameter.
- *
- * @note Not available in this version: returns hipFileInternalError and touches nothing.
+ * Tells a number parameter: of an open driver the value in force, of a closed one that which the next opening would apply.
  *
  * @param param       which
  * @param[out] value  receives it
- * @return hipFileInternalError. Opens nothing.
+ * @return hipFileSuccess; hipFileInvalidValue for an unknown parameter or NULL. Opens nothing.
  */
 HIPFILE_API hipFileError_t hipFileGetParameterSizeT(hipFileSizeTConfigParameter_t param, size_t *value);
 
 /**
- * Tells a true-or-false parameter.
- *
- * @note Not available in this version: returns hipFileInternalError and touches nothing.
+ * Tells a true-or-false parameter, as hipFileGetParameterSizeT does.
  *
  * @param param       which
  * @param[out] value  receives it
- * @return hipFileInternalError. Opens nothing.
+ * @return As hipFileGetParameterSizeT.
  */
 HIPFILE_API hipFileError_t hipFileGetParameterBool(hipFileBoolConfigParameter_t param, bool *value);
 
 /**
- * Tells a string parameter.
- *
- * @note Not available in this version: returns hipFileInternalError and touches nothing.
+ * Tells a string parameter, as hipFileGetParameterSizeT does. One that is not set is empty.
  *
  * @param param          which
  * @param[out] desc_str  receives it, with a terminating NUL
  * @param len            bytes of room in desc_str
- * @return hipFileInternalError. Opens nothing.
+ * @return hipFileSuccess; hipFileInvalidValue for an unknown parameter, NULL or too little room, and then nothing is
+ *         written. Opens nothing.
  */
 HIPFILE_API hipFileError_t hipFileGetParameterString(hipFileStringConfigParameter_t param, char *desc_str, int len);
 
 /**
- * Sets a number parameter.
- *
- * @note Not available in this version: returns hipFileInternalError and changes nothing.
+ * Sets a number parameter for the next opening, explicit or implicit, in place of what the environment says. The last
+ * hipFileDriverClose forgets it. docs/environment.md says what each parameter takes and does.
  *
  * @param param  which
  * @param value  its value
- * @return hipFileInternalError. Opens nothing.
+ * @return hipFileSuccess; hipFileInvalidValue for an unknown parameter, or a value that breaks its step;
+ *         hipFileDriverAlreadyOpen while the driver is open; hipFileDriverUnsupportedLimit for a value out of range.
+ *         Opens nothing.
  */
 HIPFILE_API hipFileError_t hipFileSetParameterSizeT(hipFileSizeTConfigParameter_t param, size_t value);
 
 /**
- * Sets a true-or-false parameter.
- *
- * @note Not available in this version: returns hipFileInternalError and changes nothing.
+ * Sets a true-or-false parameter, as hipFileSetParameterSizeT does.
  *
  * @param param  which
  * @param value  its value
- * @return hipFileInternalError. Opens nothing.
+ * @return As hipFileSetParameterSizeT.
  */
 HIPFILE_API hipFileError_t hipFileSetParameterBool(hipFileBoolConfigParameter_t param, bool value);
 
 /**
- * Sets a string parameter.
- *
- * @note Not available in this version: returns hipFileInternalError and changes nothing.
+ * Sets a string parameter, as hipFileSetParameterSizeT does.
  *
  * @param param     which
- * @param desc_str  its value; copied
- * @return hipFileInternalError. Opens nothing.
+ * @param desc_str  its value, in UTF-8; copied
+ * @return As hipFileSetParameterSizeT; hipFileInvalidValue also for NULL and for what is not UTF-8.
  */
 HIPFILE_API hipFileError_t hipFileSetParameterString(hipFileStringConfigParameter_t param, const char *desc_str);
 

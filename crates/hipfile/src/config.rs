@@ -1,11 +1,19 @@
-//! What can be set, from defaults and the environment. The only reader of environment variables; it decides nothing
-//! by itself.
+//! What can be set, from defaults, a file, the environment and calls. The only reader of environment variables; it decides
+//! nothing by itself. The table of settings is in `settings`.
+
+mod file;
+mod settings;
+mod value;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::notice;
+pub use settings::{SETTINGS, Setting};
+use value::words;
+pub use value::{Invalid, Kind, Unit, Value};
 
 /// Which GPU runtime to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -86,6 +94,35 @@ pub enum WriteSync {
     Data,
 }
 
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[non_exhaustive]
+pub enum LogLevel {
+    /// Nothing.
+    Off,
+    /// What failed.
+    Error,
+    /// And what deserves attention.
+    #[default]
+    Warn,
+    /// And what happened.
+    Info,
+    /// And how.
+    Debug,
+    /// And everything else.
+    Trace,
+}
+
+words! {
+    DeviceChoice: "auto" = Auto, "hip" = Hip, "cuda" = Cuda, "emulated" = Emulated;
+    Fallback: "allow" = Allow, "warn" = Warn, "forbid" = Forbid;
+    Adaptive: "off" = Off, "network" = Network, "all" = All;
+    Order: "stream" = Stream, "device" = Device;
+    PageCache: "auto" = Auto, "direct" = Direct, "buffered" = Buffered, "no-cache" = NoCache;
+    WriteSync: "none" = None, "data" = Data;
+    LogLevel: "off" = Off, "error" = Error, "warn" = Warn, "info" = Info, "debug" = Debug, "trace" = Trace;
+}
+
 /// Settings of a [`Driver`](crate::Driver), frozen when it opens.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -114,20 +151,34 @@ pub struct Config {
     pub allow_system_memory: bool,
     /// How staged transfers treat the page cache; a file can have a setting of its own.
     pub page_cache: PageCache,
+    /// Takes [`PageCache::Direct`] wherever the page cache setting is [`PageCache::Auto`].
+    pub force_o_direct: bool,
+    /// Whether the p2p engine may serve.
+    pub use_p2p: bool,
+    /// Lets io_uring carry staged transfers of any size that go around the page cache.
+    pub prefer_io_uring: bool,
+    /// Most bytes of one piece of a direct transfer; a multiple of 64 KiB. Live.
+    pub direct_max: usize,
     /// Bytes from which a staged transfer goes around the page cache (with [`PageCache::Auto`]).
     pub direct_min: usize,
     /// Bytes from which a staged transfer that goes around the page cache uses io_uring.
     pub uring_min: usize,
     /// Bytes from which copies out of the page cache use several threads.
     pub parallel_min: usize,
-    /// Requests of one transfer in flight at the storage; 1 to 64.
+    /// Requests of one transfer in flight at the storage; 1 to 128.
     pub queue_depth: usize,
-    /// Threads that copy for one transfer, the caller's among them; 1 to 64.
+    /// Threads that copy for large transfers, the caller's among them; 1 to 64.
     pub io_threads: usize,
+    /// Most of them that one transfer takes; 1 to 64.
+    pub request_parallelism: usize,
+    /// Whether a transfer takes more than one.
+    pub parallel_io: bool,
     /// Bytes of one staging Block; a multiple of 4096, 64 KiB to 64 MiB.
     pub block_len: usize,
-    /// Most bytes of staging memory; at least one Block.
+    /// Most bytes of staging memory; at least one Block. Live.
     pub pool_len: usize,
+    /// Most bytes of pinned memory, that of streams included; at least two Blocks. Live.
+    pub pinned_max: usize,
     /// How long staging memory is kept without need; `None` for ever.
     pub pool_idle: Option<Duration>,
     /// Bytes of staging memory for streams alone; at least one Block. A stream with work queued has one Block of it.
@@ -135,6 +186,30 @@ pub struct Config {
     /// After how long without progress a call that waits for a batch says on standard error what it waits for; `None` for
     /// never.
     pub wait_notice: Option<Duration>,
+    /// Most entries of one batch; 1 to 4096.
+    pub batch_size: usize,
+    /// After how long an entry of a batch that has not started ends without having run; `None` for never.
+    pub batch_timeout: Option<Duration>,
+    /// Whether small transfers are waited for by looking again and again. Live.
+    pub poll: bool,
+    /// Largest such transfer in bytes; a multiple of 4 KiB. Live.
+    pub poll_max: usize,
+    /// Leaves the machine's topology alone: no memory node is preferred for a GPU.
+    pub skip_topology: bool,
+    /// Holds streams without their memory operations.
+    pub bypass_memops: bool,
+    /// How much is counted, 0 to 3.
+    pub stats_level: usize,
+    /// How much is logged.
+    pub log_level: LogLevel,
+    /// The file that is logged to, instead of standard error.
+    pub log_file: Option<PathBuf>,
+    /// The folder for a log file without a folder of its own.
+    pub log_dir: Option<PathBuf>,
+    /// Has no effect.
+    pub check_aggressively: bool,
+    /// Has no effect.
+    pub profile_nvtx: bool,
 }
 
 impl Default for Config {
@@ -152,6 +227,11 @@ impl Default for Config {
             write_sync: WriteSync::None,
             allow_system_memory: false,
             page_cache: PageCache::Auto,
+            force_o_direct: false,
+            use_p2p: true,
+            prefer_io_uring: false,
+            // More than one call may move.
+            direct_max: 2 << 30,
             // Kernel read-ahead wins below 256 KiB, going around the cache from 1 MiB on (docs/benchmarks.md).
             direct_min: 512 << 10,
             // Up to here one plain read is as good as a ring.
@@ -162,419 +242,202 @@ impl Default for Config {
             queue_depth: 4,
             // Eight copying threads reach a PCIe 5 link; more only cost processor time.
             io_threads: std::thread::available_parallelism().map_or(1, |n| n.get().min(8)),
+            request_parallelism: 64,
+            parallel_io: true,
             // The knee of chunk times depth lies at 1 to 2 MiB, and copies of 1 MiB still fit the second-level cache.
             block_len: 1 << 20,
             pool_len: 64 << 20,
+            pinned_max: 16 << 40,
             pool_idle: Some(Duration::from_secs(10)),
             stream_len: 32 << 20,
             wait_notice: Some(Duration::from_secs(10)),
+            batch_size: 4096,
+            batch_timeout: None,
+            poll: false,
+            poll_max: 4 << 10,
+            skip_topology: false,
+            bypass_memops: false,
+            stats_level: 1,
+            log_level: LogLevel::Warn,
+            log_file: None,
+            log_dir: None,
+            check_aggressively: false,
+            profile_nvtx: false,
         }
     }
 }
 
-/// One setting: its environment variable and how it is read.
-#[derive(Debug)]
-pub struct Setting {
-    /// The environment variable.
-    pub variable: &'static str,
-    /// Values it takes.
-    pub values: &'static str,
-    /// Its default.
-    pub default: &'static str,
-    /// What it does.
-    pub text: &'static str,
-    set: fn(&mut Config, &str) -> Result<(), String>,
-}
-
-/// Every setting, in the order in which they are applied.
-pub const SETTINGS: &[Setting] = &[
-    Setting {
-        variable: "HIPFILE_DEVICE",
-        values: "auto, hip, cuda, emulated",
-        default: "auto",
-        text: "GPU runtime. `emulated` is served by the built-in emulated GPU when no libamdhip64 is there.",
-        set: |c, v| {
-            c.device = pick(
-                v,
-                &[
-                    ("auto", DeviceChoice::Auto),
-                    ("hip", DeviceChoice::Hip),
-                    ("cuda", DeviceChoice::Cuda),
-                    ("emulated", DeviceChoice::Emulated),
-                ],
-            )?;
-            Ok(())
-        },
-    },
-    Setting {
-        variable: "HIPFILE_HIP_LIBRARY",
-        values: "a path",
-        default: "unset",
-        text: "The HIP runtime to load instead of the one in the process or libamdhip64.so.7, .6, .so.",
-        set: |c, v| {
-            c.hip_library = Some(PathBuf::from(v));
-            Ok(())
-        },
-    },
-    Setting {
-        variable: "ROCM_PATH",
-        values: "a path",
-        default: "unset",
-        text: "Where ROCm is installed; its lib folder is looked into after the usual names.",
-        set: |c, v| {
-            c.rocm_path = (!v.is_empty()).then(|| PathBuf::from(v));
-            Ok(())
-        },
-    },
-    Setting {
-        variable: "HIPFILE_FORCE_COMPAT_MODE",
-        values: "a boolean",
-        default: "false",
-        text: "True leaves the direct engines out, so that every transfer is staged through host memory.",
-        set: |c, v| {
-            c.force_compat = boolean(v)?;
-            Ok(())
-        },
-    },
-    Setting {
-        variable: "HIPFILE_ALLOW_COMPAT_MODE",
-        values: "a boolean",
-        default: "true",
-        text: "False is the same as HIPFILE_FALLBACK=forbid.",
-        set: |c, v| {
-            c.fallback = if boolean(v)? { Fallback::Allow } else { Fallback::Forbid };
-            Ok(())
-        },
-    },
-    Setting {
-        variable: "HIPFILE_UNSUPPORTED_FILE_SYSTEMS",
-        values: "a boolean",
-        default: "false",
-        text: "True lets the direct engines try any file system; each process that sets it says so.",
-        set: |c, v| {
-            c.unsupported_file_systems = boolean(v)?;
-            Ok(())
-        },
-    },
-    Setting {
-        variable: "HIPFILE_FALLBACK",
-        values: "allow, warn, forbid",
-        default: "allow",
-        text: "What to do without a direct path: stage through host memory, say so once per reason, or refuse.",
-        set: |c, v| {
-            c.fallback = pick(
-                v,
-                &[("allow", Fallback::Allow), ("warn", Fallback::Warn), ("forbid", Fallback::Forbid)],
-            )?;
-            Ok(())
-        },
-    },
-    Setting {
-        variable: "HIPFILE_ADAPTIVE",
-        values: "off, network, all",
-        default: "off",
-        text: "Files whose large transfers are measured both ways, direct and staged, and take the faster: none, those of network file systems, all.",
-        set: |c, v| {
-            c.adaptive =
-                pick(v, &[("off", Adaptive::Off), ("network", Adaptive::Network), ("all", Adaptive::All)])?;
-            Ok(())
-        },
-    },
-    Setting {
-        variable: "HIPFILE_ENGINES",
-        values: "names, separated by commas",
-        default: "all but null",
-        text: "The engines that may serve.",
-        set: |c, v| {
-            let names: Vec<String> = v.split(',').map(|n| n.trim().to_ascii_lowercase()).collect();
-            for name in &names {
-                if !crate::config::ENGINE_NAMES.contains(&name.as_str()) {
-                    return Err(format!("no engine is called {name:?}"));
-                }
-            }
-            c.engines = Some(names);
-            Ok(())
-        },
-    },
-    Setting {
-        variable: "HIPFILE_ORDER",
-        values: "stream, device",
-        default: "stream",
-        text: "What synchronous calls wait for: work on the legacy default stream, or all work of the device.",
-        set: |c, v| {
-            c.order = pick(v, &[("stream", Order::Stream), ("device", Order::Device)])?;
-            Ok(())
-        },
-    },
-    Setting {
-        variable: "HIPFILE_WRITE_SYNC",
-        values: "none, data",
-        default: "none",
-        text: "`data` makes each write durable before the call returns.",
-        set: |c, v| {
-            c.write_sync = pick(v, &[("none", WriteSync::None), ("data", WriteSync::Data)])?;
-            Ok(())
-        },
-    },
-    Setting {
-        variable: "HIPFILE_ALLOW_SYSTEM_MEMORY",
-        values: "a boolean",
-        default: "false",
-        text: "Whether host memory, pinned or plain, may be given as a buffer.",
-        set: |c, v| {
-            c.allow_system_memory = boolean(v)?;
-            Ok(())
-        },
-    },
-    Setting {
-        variable: "HIPFILE_PAGE_CACHE",
-        values: "auto, direct, buffered, no-cache",
-        default: "auto",
-        text: "How staged transfers treat the page cache.",
-        set: |c, v| {
-            c.page_cache = pick(
-                v,
-                &[
-                    ("auto", PageCache::Auto),
-                    ("direct", PageCache::Direct),
-                    ("buffered", PageCache::Buffered),
-                    ("no-cache", PageCache::NoCache),
-                ],
-            )?;
-            Ok(())
-        },
-    },
-    Setting {
-        variable: "HIPFILE_DIRECT_MIN",
-        values: "bytes, K, M or G",
-        default: "512K",
-        text: "Size from which a staged transfer goes around the page cache (page cache setting `auto`).",
-        set: |c, v| {
-            c.direct_min = size(v)?;
-            Ok(())
-        },
-    },
-    Setting {
-        variable: "HIPFILE_URING_MIN",
-        values: "bytes, K, M or G",
-        default: "2M",
-        text: "Size from which a staged transfer that goes around the page cache uses io_uring.",
-        set: |c, v| {
-            c.uring_min = size(v)?;
-            Ok(())
-        },
-    },
-    Setting {
-        variable: "HIPFILE_PARALLEL_MIN",
-        values: "bytes, K, M or G",
-        default: "4M",
-        text: "Size from which copies out of the page cache use several threads.",
-        set: |c, v| {
-            c.parallel_min = size(v)?;
-            Ok(())
-        },
-    },
-    Setting {
-        variable: "HIPFILE_QUEUE_DEPTH",
-        values: "1 to 64",
-        default: "4",
-        text: "Requests of one transfer in flight at the storage.",
-        set: |c, v| {
-            c.queue_depth = count(v, 64)?;
-            Ok(())
-        },
-    },
-    Setting {
-        variable: "HIPFILE_IO_THREADS",
-        values: "1 to 64",
-        default: "the processors, at most 8",
-        text: "Threads that copy for one transfer, the caller's among them.",
-        set: |c, v| {
-            c.io_threads = count(v, 64)?;
-            Ok(())
-        },
-    },
-    Setting {
-        variable: "HIPFILE_BLOCK_SIZE",
-        values: "bytes, K, M or G; 64K to 64M, a multiple of 4K",
-        default: "1M",
-        text: "Size of one staging Block.",
-        set: |c, v| {
-            let len = size(v)?;
-            if !(64 << 10..=64 << 20).contains(&len) || !len.is_multiple_of(4096) {
-                return Err("it must be a multiple of 4K from 64K to 64M".into());
-            }
-            c.block_len = len;
-            Ok(())
-        },
-    },
-    Setting {
-        variable: "HIPFILE_POOL_SIZE",
-        values: "bytes, K, M or G; at least one Block",
-        default: "64M",
-        text: "Most bytes of staging memory. Transfers wait in turn when it is used up; they never fail for it.",
-        set: |c, v| {
-            c.pool_len = size(v)?;
-            Ok(())
-        },
-    },
-    Setting {
-        variable: "HIPFILE_POOL_IDLE",
-        values: "seconds; 0 for never",
-        default: "10",
-        text: "After this long without need staging memory is given back, all but the first 4 MiB.",
-        set: |c, v| {
-            c.pool_idle = seconds(v)?;
-            Ok(())
-        },
-    },
-    Setting {
-        variable: "HIPFILE_STREAM_MEMORY",
-        values: "bytes, K, M or G; at least one Block",
-        default: "32M",
-        text: "Staging memory for streams alone: one Block for each stream with work queued. A stream that finds none is refused.",
-        set: |c, v| {
-            c.stream_len = size(v)?;
-            Ok(())
-        },
-    },
-    Setting {
-        variable: "HIPFILE_WAIT_NOTICE",
-        values: "seconds; 0 for never",
-        default: "10",
-        text: "After this long without progress a call that waits for a batch says on stderr which file and engine it waits for.",
-        set: |c, v| {
-            c.wait_notice = seconds(v)?;
-            Ok(())
-        },
-    },
-];
-
 /// Names HIPFILE_ENGINES takes; a test holds them equal to the engines' own.
 pub const ENGINE_NAMES: &[&str] = &["p2p", "uring", "bounce", "null"];
 
+/// The variable that names the configuration file.
+const FILE_VARIABLE: &str = "HIPFILE_CONFIG";
+/// Longest configuration file, in bytes.
+const FILE_MAX: u64 = 1 << 20;
+
 impl Config {
-    /// Defaults, then the environment. A value that cannot be understood gives one line on standard error naming
-    /// the variable and is otherwise ignored. In a set-user-ID program the environment is not honoured.
+    /// Defaults, then the configuration file that `HIPFILE_CONFIG` names, then the environment. What cannot be understood
+    /// gives one line on standard error and is otherwise ignored. A set-user-ID program gets the defaults.
     pub fn from_env() -> Config {
-        if crate::sys::is_set_user_id() {
-            return Config::default();
-        }
-        let (config, warnings) = Config::from_lookup(read_variable);
+        Config::from_env_and(&[])
+    }
+
+    /// As [`Config::from_env`], then what calls have set. The values must have passed [`Setting::check`].
+    pub fn from_env_and(calls: &[(&'static Setting, Value)]) -> Config {
+        let (config, warnings) = Config::gather(calls);
         for warning in warnings {
             notice::line(format_args!("{warning}"));
         }
         config
     }
 
-    /// As [`Config::from_env`], with any source of values; the warnings come back.
+    /// As [`Config::from_env_and`], with the warnings instead of lines on standard error.
+    pub fn gather(calls: &[(&'static Setting, Value)]) -> (Config, Vec<String>) {
+        match crate::sys::is_set_user_id() {
+            true => Config::layers(|_| None, calls),
+            false => Config::layers(read_variable, calls),
+        }
+    }
+
+    #[cfg(test)]
     pub(crate) fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> (Config, Vec<String>) {
+        Config::layers(lookup, &[])
+    }
+
+    /// Each layer over the one before, from any source of variables; the warnings come back.
+    fn layers(
+        lookup: impl Fn(&str) -> Option<OsString>,
+        calls: &[(&'static Setting, Value)],
+    ) -> (Config, Vec<String>) {
         let mut config = Config::default();
         let mut warnings = Vec::new();
+        if let Some(path) = lookup(FILE_VARIABLE).filter(|path| !path.is_empty()) {
+            config.read_file(&PathBuf::from(path), &mut warnings);
+        }
         for setting in SETTINGS {
-            let Some(value) = lookup(setting.variable) else {
-                continue;
-            };
+            let Some(value) = lookup(setting.variable) else { continue };
             let result = match value.to_str() {
-                Some(text) => (setting.set)(&mut config, text.trim()),
-                None => Err("it is not valid UTF-8".into()),
+                Some(text) => setting.set_text(&mut config, text.trim()),
+                None => Err(Invalid::Kind("it is not valid UTF-8".into())),
             };
             if let Err(why) = result {
                 warnings.push(format!(
-                    "{}={value:?} is ignored: {why} (values: {}; default: {})",
-                    setting.variable, setting.values, setting.default
+                    "{}={value:?} is ignored: {why} ({})",
+                    setting.variable,
+                    setting.legal()
                 ));
             }
         }
-        if config.force_compat && config.fallback == Fallback::Forbid {
+        for (setting, value) in calls {
+            if let Err(why) = setting.set(&mut config, value) {
+                warnings.push(format!("{} = {value} is ignored: {why} ({})", setting.name, setting.legal()));
+            }
+        }
+        config.settle(&mut warnings);
+        (config, warnings)
+    }
+
+    fn read_file(&mut self, path: &Path, warnings: &mut Vec<String>) {
+        let shown = path.display();
+        let bytes = match read_file(path) {
+            Ok(bytes) => bytes,
+            Err(error) => return warnings.push(format!("{FILE_VARIABLE}={shown} is ignored: {error}")),
+        };
+        let Ok(text) = String::from_utf8(bytes) else {
+            return warnings.push(format!("{FILE_VARIABLE}={shown} is ignored: it is not UTF-8 text"));
+        };
+        for file::Line { number, key, value } in file::lines(&text) {
+            let mut warn = |why: &dyn std::fmt::Display| {
+                warnings.push(format!("{shown}:{number}: {key} is ignored: {why}"));
+            };
+            let Some(setting) = Setting::named(&key) else {
+                // A line that is no setting at all is better told so.
+                match value {
+                    Err(why) if !key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') => warn(&why),
+                    _ => warn(&"there is no such setting"),
+                }
+                continue;
+            };
+            match value {
+                Err(why) => warn(&why),
+                Ok(text) => {
+                    if let Err(why) = setting.set_text(self, &text) {
+                        warn(&format_args!("{text:?}: {why} ({})", setting.legal()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Most threads that copy for one transfer, the caller's among them.
+    pub fn threads_per_request(&self) -> usize {
+        if self.parallel_io { self.request_parallelism.min(self.io_threads) } else { 1 }
+    }
+
+    /// Whether the live settings agree with those that are frozen.
+    pub(crate) fn check_live(&self) -> Result<(), Invalid> {
+        let block = self.block_len;
+        if self.pool_len < block {
+            let why = format!("{} bytes are less than one Block of {block}", self.pool_len);
+            return Err(Invalid::Range(why));
+        }
+        if self.pinned_max < 2 * block {
+            let why = format!("{} bytes are less than two Blocks of {block}", self.pinned_max);
+            return Err(Invalid::Range(why));
+        }
+        Ok(())
+    }
+
+    /// Makes settings agree that cannot stand beside each other.
+    fn settle(&mut self, warnings: &mut Vec<String>) {
+        if self.force_compat && self.fallback == Fallback::Forbid {
             // Every transfer would be refused, which nobody can have meant.
-            config.fallback = Fallback::Allow;
+            self.fallback = Fallback::Allow;
             warnings.push(
                 "compatibility mode is both forced and forbidden: transfers are staged through host memory"
                     .into(),
             );
         }
-        if config.unsupported_file_systems {
+        if self.unsupported_file_systems {
             warnings.push(
                 "HIPFILE_UNSUPPORTED_FILE_SYSTEMS is set: direct access is tried on file systems it is not known to \
                  be safe on"
                     .into(),
             );
         }
-        for (variable, len) in
-            [("HIPFILE_POOL_SIZE", &mut config.pool_len), ("HIPFILE_STREAM_MEMORY", &mut config.stream_len)]
-        {
+        let usual = Config::default();
+        let (block, pair) = (self.block_len, 2 * self.block_len);
+        for (name, len, usual, least, words) in [
+            ("pool_size", &mut self.pool_len, usual.pool_len, block, "one Block"),
+            ("stream_memory", &mut self.stream_len, usual.stream_len, block, "one Block"),
+            ("max_pinned", &mut self.pinned_max, usual.pinned_max, pair, "two Blocks"),
+        ] {
             // A large Block alone is reason enough to need more than the default: only what was asked for is a mistake.
-            let asked = lookup(variable).filter(|_| *len < config.block_len);
-            if let Some(value) = asked {
-                warnings.push(format!(
-                    "{variable}={value:?} is less than one Block: {} bytes are used",
-                    config.block_len
-                ));
+            if *len < least && *len != usual {
+                let variable = Setting::named(name).map_or(name, |setting| setting.variable);
+                warnings.push(format!("{variable}: {len} bytes are less than {words}, so {least} are used"));
             }
-            *len = config.block_len.max(*len);
+            *len = least.max(*len);
         }
-        (config, warnings)
+    }
+}
+
+/// The bytes of a regular file; opening anything else could wait for ever.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > FILE_MAX {
+        true => Err(io::Error::other("it is too large")),
+        false => Ok(bytes),
     }
 }
 
 #[allow(clippy::disallowed_methods, reason = "this module is the reader of the environment")]
 fn read_variable(name: &str) -> Option<OsString> {
     std::env::var_os(name)
-}
-
-fn pick<T: Copy>(value: &str, choices: &[(&str, T)]) -> Result<T, String> {
-    choices
-        .iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case(value))
-        .map(|(_, choice)| *choice)
-        .ok_or_else(|| "it is none of the values".into())
-}
-
-fn boolean(value: &str) -> Result<bool, String> {
-    pick(
-        value,
-        &[
-            ("true", true),
-            ("1", true),
-            ("yes", true),
-            ("on", true),
-            ("false", false),
-            ("0", false),
-            ("no", false),
-            ("off", false),
-        ],
-    )
-    .map_err(|_| "it is not a boolean (true/false, 1/0, yes/no, on/off)".into())
-}
-
-/// A number from 1 to `most`.
-fn count(value: &str, most: usize) -> Result<usize, String> {
-    match value.parse() {
-        Ok(number) if (1..=most).contains(&number) => Ok(number),
-        _ => Err(format!("it is not a number from 1 to {most}")),
-    }
-}
-
-/// A time; none for 0.
-fn seconds(value: &str) -> Result<Option<Duration>, String> {
-    let seconds: u32 = value.parse().map_err(|_| "it is not a number of seconds")?;
-    Ok((seconds > 0).then(|| Duration::from_secs(seconds.into())))
-}
-
-/// A number of bytes: digits, then K, M or G (powers of 1024), in either case.
-fn size(value: &str) -> Result<usize, String> {
-    let (digits, shift) = match value.as_bytes().last() {
-        Some(b'k' | b'K') => (&value[..value.len() - 1], 10),
-        Some(b'm' | b'M') => (&value[..value.len() - 1], 20),
-        Some(b'g' | b'G') => (&value[..value.len() - 1], 30),
-        _ => (value, 0),
-    };
-    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return Err("it is not a number of bytes".into());
-    }
-    let number: usize = digits.parse().map_err(|_| "the number is too large")?;
-    number.checked_mul(1 << shift).ok_or_else(|| "the number is too large".into())
 }
 
 #[cfg(test)]

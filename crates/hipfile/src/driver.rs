@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::block::{BlockPool, Pin};
 use crate::buffer::{BufferRecord, DevPtr, Place};
-use crate::config::{Config, PageCache, WriteSync};
+use crate::config::{Config, Invalid, PageCache, Setting, Value, WriteSync};
 use crate::device::{DeviceInfo, Devices, MemoryKind};
 use crate::engine::{self, Parts};
 use crate::error::{Error, ErrorKind, Result};
@@ -53,6 +53,8 @@ pub struct Driver {
 
 pub(crate) struct Inner {
     config: Config,
+    /// The settings as they are now: some change while the driver is open.
+    now: Mutex<Config>,
     files: Registry<FileRecord>,
     /// Which registration a descriptor number belongs to.
     by_fd: Mutex<HashMap<RawFd, u64>>,
@@ -87,6 +89,7 @@ impl Driver {
         let lanes = Lanes::new(parts.config.block_len, parts.config.stream_len);
         Ok(Driver {
             inner: Arc::new(Inner {
+                now: Mutex::new(parts.config.clone()),
                 config: parts.config,
                 files: Registry::new(),
                 by_fd: Mutex::new(HashMap::new()),
@@ -115,6 +118,32 @@ impl Driver {
     /// The settings it was opened with.
     pub fn config(&self) -> &Config {
         &self.inner.config
+    }
+
+    /// The settings as they are now, with what [`Driver::change`] did.
+    pub fn settings(&self) -> Config {
+        self.inner.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes settings that are live: all of them, or none.
+    ///
+    /// # Errors
+    /// Why one cannot be changed, or not to this value.
+    pub fn change(&self, changes: &[(&'static Setting, Value)]) -> Result<(), Invalid> {
+        if self.in_forked_child() {
+            return Err(Invalid::Frozen("the driver was opened before fork".into()));
+        }
+        let mut now = self.inner.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = now.clone();
+        for (setting, value) in changes {
+            if !setting.live {
+                return Err(Invalid::Frozen(format!("{} is frozen while the driver is open", setting.name)));
+            }
+            setting.set(&mut next, value)?;
+        }
+        next.check_live()?;
+        *now = next;
+        Ok(())
     }
 
     /// What it has moved so far.

@@ -86,7 +86,8 @@ mod workers;
 pub use batch::{Batches, Entry, MAX_BATCH, NoOp, RawBatch};
 pub use buffer::DevPtr;
 pub use config::{
-    Adaptive, Config, DeviceChoice, ENGINE_NAMES, Fallback, Order, PageCache, SETTINGS, Setting, WriteSync,
+    Adaptive, Config, DeviceChoice, ENGINE_NAMES, Fallback, Invalid, Kind, LogLevel, Order, PageCache,
+    SETTINGS, Setting, Unit, Value, WriteSync,
 };
 pub use desk::{Event, EventStatus};
 pub use device::{DeviceInfo, StreamPtr};

@@ -9,16 +9,18 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwapOption, Guard};
-use hipfile::{Config, Driver};
+use hipfile::{Config, Driver, Setting, Value};
 
-use crate::abi::{hipFileDriverClosing, hipFileDriverNotInitialized};
+use crate::abi::{hipFileDriverAlreadyOpen, hipFileDriverClosing, hipFileDriverNotInitialized};
 use crate::guard::Failure;
+use crate::params::Call;
 
 /// What the process holds. Made at the first use and never freed: a thread may be inside at any time, and the child of a
 /// fork must not run destructors of what its parent owns.
 struct State {
-    /// Held while the driver is opened or closed, never during I/O or a call of the GPU runtime.
-    gate: Mutex<()>,
+    /// Held while the driver is opened or closed, never during I/O or a call of the GPU runtime. What calls have set for
+    /// the driver that is opened next, or was opened last; the last close forgets it.
+    gate: Mutex<Vec<Call>>,
     /// The use count. Changed under the gate, read without it.
     count: AtomicI64,
     /// The driver while the count is above zero. Reading it writes no shared memory.
@@ -64,7 +66,7 @@ fn make_state() -> *mut State {
         WATCHED.store(true, Ordering::Release);
     }
     let fresh = Box::into_raw(Box::new(State {
-        gate: Mutex::new(()),
+        gate: Mutex::default(),
         count: AtomicI64::new(0),
         open: ArcSwapOption::empty(),
         streams: Mutex::default(),
@@ -81,7 +83,7 @@ fn make_state() -> *mut State {
 }
 
 impl State {
-    fn gate(&self) -> MutexGuard<'_, ()> {
+    fn gate(&self) -> MutexGuard<'_, Vec<Call>> {
         // Nothing under the gate leaves half a change behind, so a panic in there poisons nothing.
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -95,9 +97,65 @@ impl State {
     }
 }
 
-/// A driver set by the environment as it is now.
-pub(crate) fn make_driver() -> Result<Driver, Failure> {
-    Ok(Driver::open(Config::from_env())?)
+/// A driver set by file and environment as they are now, and by calls.
+fn make_driver(calls: &[Call]) -> Result<Driver, Failure> {
+    Ok(Driver::open(Config::from_env_and(calls))?)
+}
+
+/// A driver like the one that would be opened, for one use.
+pub(crate) fn passing_driver() -> Result<Driver, Failure> {
+    let calls = state().gate().clone();
+    make_driver(&calls)
+}
+
+/// Adds to what was set, in place of what was set before.
+fn put(calls: &mut Vec<Call>, (setting, value): Call) {
+    calls.retain(|(other, _)| other.name != setting.name);
+    calls.push((setting, value));
+}
+
+/// Sets a parameter for the next opening.
+pub(crate) fn stage(call: impl FnOnce() -> Result<Call, Failure>) -> Result<(), Failure> {
+    let state = state();
+    let mut calls = state.gate();
+    if state.count.load(Ordering::Acquire) > 0 {
+        return Err(Failure::new(hipFileDriverAlreadyOpen, "parameters are frozen while the driver is open"));
+    }
+    let (setting, value) = call()?;
+    setting.check(&value)?;
+    put(&mut calls, (setting, value));
+    Ok(())
+}
+
+/// Changes live settings now, or for the next opening. The values are checked.
+pub(crate) fn change(changes: Vec<Call>) -> Result<(), Failure> {
+    let state = state();
+    let mut calls = state.gate();
+    match state.open.load_full() {
+        Some(driver) => driver.change(&changes)?,
+        None => changes.into_iter().for_each(|call| put(&mut calls, call)),
+    }
+    Ok(())
+}
+
+/// What a call has set for the next opening.
+pub(crate) fn staged(setting: &Setting) -> Option<Value> {
+    let state = state();
+    let calls = state.gate();
+    if state.count.load(Ordering::Acquire) > 0 {
+        return None;
+    }
+    calls.iter().find(|(other, _)| other.name == setting.name).map(|(_, value)| value.clone())
+}
+
+/// The settings as they are, or as they would be if the driver were opened now.
+pub(crate) fn settings() -> Config {
+    let state = state();
+    if let Some(driver) = state.open.load_full() {
+        return driver.settings();
+    }
+    let calls = state.gate().clone();
+    Config::gather(&calls).0
 }
 
 /// The registered streams, locked. The GPU runtime must not be called meanwhile.
@@ -126,9 +184,9 @@ pub(crate) fn use_count() -> i64 {
 /// Adds one to the count; opens the driver if it was zero.
 pub(crate) fn open() -> Result<(), Failure> {
     let state = state();
-    let _gate = state.gate();
+    let calls = state.gate();
     match state.count.load(Ordering::Acquire) {
-        0 => drop(state.install(make_driver()?)),
+        0 => drop(state.install(make_driver(&calls)?)),
         count => state.count.store(count + 1, Ordering::Release),
     }
     Ok(())
@@ -138,12 +196,13 @@ pub(crate) fn open() -> Result<(), Failure> {
 pub(crate) fn close() -> Result<(), Failure> {
     let state = state();
     let last = {
-        let _gate = state.gate();
+        let mut calls = state.gate();
         match state.count.load(Ordering::Acquire) {
             0 => {
                 return Err(Failure::new(hipFileDriverNotInitialized, "the driver is not open"));
             }
             1 => {
+                calls.clear();
                 state.count.store(0, Ordering::Release);
                 state.open.swap(None)
             }
@@ -198,7 +257,7 @@ pub(crate) fn open_on_success<T>(register: impl FnOnce(&Driver) -> hipfile::Resu
         drop(gate);
         return Ok(register(&driver)?);
     }
-    let driver = make_driver()?;
+    let driver = make_driver(&gate)?;
     let value = register(&driver)?;
     drop(state.install(driver));
     Ok(value)
@@ -210,9 +269,9 @@ pub(crate) fn open_first() -> Result<Arc<Driver>, Failure> {
     if let Some(driver) = state.open.load_full() {
         return Ok(driver);
     }
-    let _gate = state.gate();
+    let calls = state.gate();
     if let Some(driver) = state.open.load_full() {
         return Ok(driver);
     }
-    Ok(state.install(make_driver()?))
+    Ok(state.install(make_driver(&calls)?))
 }

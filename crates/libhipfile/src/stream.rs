@@ -234,7 +234,7 @@ pub(crate) extern "C" fn register(stream: hipStream_t, flags: c_uint) -> hipFile
         // Outside the lock, since the runtime is asked.
         match global::current() {
             Some(driver) => driver.prepare_stream(StreamPtr(stream.addr()))?,
-            None => global::make_driver()?.prepare_stream(StreamPtr(stream.addr()))?,
+            None => global::passing_driver()?.prepare_stream(StreamPtr(stream.addr()))?,
         }
         match global::streams().entry(stream.addr()) {
             Entry::Occupied(_) => Err(invalid("the stream is registered already")),

@@ -8,6 +8,7 @@ mod kernel;
 mod libraries;
 mod nvidia;
 mod pci;
+mod reach;
 mod volumes;
 
 pub use container::Container;
@@ -15,6 +16,7 @@ pub use gpu::Gpu;
 pub use kernel::Kernel;
 pub use nvidia::Nvidia;
 pub use pci::{PciDevice, PciLink, PeerPath};
+pub use reach::Reach;
 pub use volumes::Volume;
 
 use crate::config::Config;

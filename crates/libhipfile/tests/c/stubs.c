@@ -32,28 +32,6 @@ static void all_stubs(void)
     Untouched memory = fresh();
     void *out = memory.bytes;
 
-    CHECK_STUB(hipFileDriverGetProperties(NULL));
-    CHECK_STUB(hipFileDriverGetProperties((hipFileDriverProps_t *)out));
-    CHECK_STUB(hipFileDriverSetPollMode(true, 4));
-    CHECK_STUB(hipFileDriverSetPollMode(false, 0));
-    CHECK_STUB(hipFileDriverSetMaxDirectIOSize(1024));
-    CHECK_STUB(hipFileDriverSetMaxDirectIOSize(0));
-    CHECK_STUB(hipFileDriverSetMaxCacheSize(1024));
-    CHECK_STUB(hipFileDriverSetMaxPinnedMemSize(SIZE_MAX));
-
-    for (int i = -1; i <= 12; i++) {
-        CHECK_STUB(hipFileGetParameterSizeT((hipFileSizeTConfigParameter_t)i, (size_t *)out));
-        CHECK_STUB(hipFileGetParameterSizeT((hipFileSizeTConfigParameter_t)i, NULL));
-        CHECK_STUB(hipFileSetParameterSizeT((hipFileSizeTConfigParameter_t)i, 64));
-        CHECK_STUB(hipFileGetParameterBool((hipFileBoolConfigParameter_t)i, (bool *)out));
-        CHECK_STUB(hipFileGetParameterBool((hipFileBoolConfigParameter_t)i, NULL));
-        CHECK_STUB(hipFileSetParameterBool((hipFileBoolConfigParameter_t)i, true));
-        CHECK_STUB(hipFileGetParameterString((hipFileStringConfigParameter_t)i, (char *)out, 100));
-        CHECK_STUB(hipFileGetParameterString((hipFileStringConfigParameter_t)i, NULL, 0));
-        CHECK_STUB(hipFileSetParameterString((hipFileStringConfigParameter_t)i, "text"));
-        CHECK_STUB(hipFileSetParameterString((hipFileStringConfigParameter_t)i, NULL));
-    }
-
     CHECK_STUB(hipFileGetStatsL1((hipFileStatsLevel1_t *)out));
     CHECK_STUB(hipFileGetStatsL2((hipFileStatsLevel2_t *)out));
     CHECK_STUB(hipFileGetStatsL3((hipFileStatsLevel3_t *)out));

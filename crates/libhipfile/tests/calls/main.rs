@@ -12,6 +12,7 @@ mod handles;
 mod io;
 mod last_error;
 mod not_available;
+mod params;
 mod streams;
 mod streams_many;
 mod threads;
