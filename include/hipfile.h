@@ -569,7 +569,7 @@ typedef enum hipFileStatus {
     hipFileInvalid = 4,   /**< refused */
     hipFileCanceled = 8,  /**< canceled before it started */
     hipFileComplete = 16, /**< done; ret is the count of bytes */
-    hipFileTimeout = 32,  /**< never reported: a time limit ends a wait for events, not a transfer */
+    hipFileTimeout = 32,  /**< it had not started within hipFileParamPropertiesBatchIOTimeoutMs */
     hipFileFailed = 64    /**< failed; ret, read as ssize_t, is the error */
 } hipFileStatus_t;
 
@@ -798,7 +798,7 @@ typedef enum hipFileSizeTConfigParameter {
     hipFileParamPropertiesMaxDevicePinnedMemSizeKB = 8,  /**< KiB: see hipFileDriverSetMaxPinnedMemSize */
     hipFileParamPropertiesIOBatchsize = 9,               /**< entries: most for one batch */
     hipFileParamPollthresholdSizeKB = 10,                /**< KiB: see hipFileDriverSetPollMode */
-    hipFileParamPropertiesBatchIOTimeoutMs = 11          /**< milliseconds: longest time for a batch entry */
+    hipFileParamPropertiesBatchIOTimeoutMs = 11          /**< milliseconds: longest wait of a batch entry to start */
 } hipFileSizeTConfigParameter_t;
 
 /** Parameters that are true or false. */

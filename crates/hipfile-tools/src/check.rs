@@ -1,6 +1,7 @@
 //! `hipfile check`: whether this machine, or one file, can be read straight into GPU memory, and what is missing. The facts
 //! are the library's; this chooses what to show of them and how.
 
+mod config;
 mod file;
 mod o_direct;
 mod report;
@@ -41,6 +42,10 @@ pub(crate) struct Check {
     #[arg(long)]
     json: bool,
 
+    /// List every setting, with its value and what it takes; nothing is checked
+    #[arg(long, conflicts_with_all = ["path", "quiet", "verbose"])]
+    config: bool,
+
     /// GPU to read into with PATH, counted from 0
     #[arg(long, value_name = "N", default_value_t = 0)]
     gpu: u32,
@@ -52,6 +57,10 @@ pub(crate) struct Check {
 
 impl Tool for Check {
     fn run(self) -> Result<(), Failure> {
+        if self.config {
+            let rows = config::rows(&Config::from_env());
+            return self.print(&rows, || config::text(&rows));
+        }
         match &self.path {
             Some(path) => {
                 let answer = file::check(path, self.gpu)?;

@@ -171,6 +171,9 @@ impl RawBatch {
         let most = large.clone().map(|entry| threads_for(entry.len)).max().unwrap_or(1);
         let large = large.count().clamp(1, most);
         let patience = driver.config().wait_notice;
+        self.desk.limit_waiting(driver.config().batch_timeout);
+        let poll_max = driver.inner.limits().poll_max();
+        self.desk.set_polling(poll_max > 0 && entries.iter().all(|entry| entry.len <= poll_max));
         self.desk.submit(&driver.inner, offers, make, large, patience).map_err(|refused| match refused {
             Refused::Closed => Error::message(ErrorKind::InvalidValue, OP, "the batch is destroyed"),
             Refused::Full { free } => {

@@ -34,6 +34,8 @@ struct Slab {
     pinned: Mutex<Vec<&'static str>>,
     /// One bit per free Block. All zero too while the slab is cold: then it has no memory.
     free: AtomicU64,
+    /// One bit per Block that is out of use because it is beyond the limit. Changed under the pool's lock.
+    retired: AtomicU64,
 }
 
 // SAFETY: the slab is plain memory; which thread may touch which Block is decided by the bits of `free`.
@@ -75,7 +77,8 @@ impl Slab {
 pub(crate) struct BlockPool {
     block_len: usize,
     per_slab: usize,
-    max_blocks: usize,
+    /// The limit. Blocks are numbered through all slabs; those from here on are out of use.
+    max_blocks: AtomicUsize,
     slabs: Box<[OnceLock<Slab>]>,
     waiting: AtomicUsize,
     /// Whether a slab other than the first was used since the janitor looked.
@@ -132,12 +135,11 @@ impl BlockPool {
     pub(crate) fn new(block_len: usize, pool_len: usize, idle: Option<Duration>) -> Arc<BlockPool> {
         let max_blocks = (pool_len / block_len).max(1);
         let per_slab = (SLAB / block_len).clamp(1, 64).min(max_blocks);
-        let slabs = max_blocks.div_ceil(per_slab).min(MAX_SLABS);
         Arc::new_cyclic(|this| BlockPool {
             block_len,
             per_slab,
-            max_blocks,
-            slabs: (0..slabs).map(|_| OnceLock::new()).collect(),
+            max_blocks: AtomicUsize::new(max_blocks),
+            slabs: (0..MAX_SLABS).map(|_| OnceLock::new()).collect(),
             waiting: AtomicUsize::new(0),
             used: AtomicBool::new(false),
             idle,
@@ -251,9 +253,7 @@ impl BlockPool {
                 break Ok(block);
             }
             // As many may grow the pool at once as there are takers: first use by many threads is not slow.
-            if slow.growing < slow.queue.len()
-                && (!slow.cold.is_empty() || self.mapped_or_coming(&slow) < self.slabs.len())
-            {
+            if slow.growing < slow.queue.len() && self.may_grow(&slow) {
                 let (again, grown) = self.grow(slow, node);
                 slow = again;
                 match grown {
@@ -273,8 +273,64 @@ impl BlockPool {
         result
     }
 
-    fn mapped_or_coming(&self, slow: &Slow) -> usize {
-        slow.slabs + slow.coming
+    /// The first slabs, which have Blocks within the limit.
+    fn slabs_in_use(&self) -> usize {
+        self.max_blocks.load(Ordering::SeqCst).div_ceil(self.per_slab).min(MAX_SLABS)
+    }
+
+    fn may_grow(&self, slow: &Slow) -> bool {
+        let slabs = self.slabs_in_use();
+        // The last slab may be short, so it must not overtake another.
+        let next = slow.slabs + slow.coming;
+        slow.cold.iter().any(|at| *at < slabs) || (next < slabs && (slow.coming == 0 || next + 1 < slabs))
+    }
+
+    /// The Blocks of a slab that are within the limit, one bit each.
+    fn within(&self, slab: usize) -> u64 {
+        match self.max_blocks.load(Ordering::SeqCst).saturating_sub(slab * self.per_slab) {
+            64.. => u64::MAX,
+            n => (1 << n) - 1,
+        }
+    }
+
+    /// Takes free Blocks beyond the limit out of use, and puts those back that are within it again. Under the lock.
+    fn fit(&self, at: usize, slab: &Slab) {
+        let within = self.within(at);
+        let beyond = slab.free.fetch_and(within, Ordering::SeqCst) & !within;
+        let retired = slab.retired.load(Ordering::Relaxed) | beyond;
+        slab.retired.store(retired & !within, Ordering::Relaxed);
+        slab.free.fetch_or(retired & within, Ordering::SeqCst);
+    }
+
+    /// Sets how many bytes of Blocks there may be, at least one Block. Those in use go when they come back; memory is given
+    /// back by slabs.
+    pub(crate) fn limit(&self, pool_len: usize) {
+        let slow = self.lock();
+        self.max_blocks.store((pool_len / self.block_len).max(1), Ordering::SeqCst);
+        for (at, slab) in self.slabs.iter().enumerate() {
+            let Some(slab) = slab.get() else { break };
+            self.fit(at, slab);
+        }
+        drop(slow);
+        self.trim(self.slabs_in_use());
+        self.returned.notify_all();
+    }
+
+    /// Most bytes of Blocks.
+    pub(crate) fn most(&self) -> usize {
+        self.max_blocks.load(Ordering::Relaxed) * self.block_len
+    }
+
+    /// A Block beyond the limit comes back.
+    #[cold]
+    fn retire(&self, at: usize, slab: &Slab, bit: u64) {
+        let slow = self.lock();
+        slab.retired.fetch_or(bit, Ordering::Relaxed);
+        self.fit(at, slab);
+        drop(slow);
+        if at >= self.slabs_in_use() {
+            self.trim(at);
+        }
     }
 
     /// Gives memory to one more slab: a cold one, or one never mapped. The lock is let go of meanwhile.
@@ -286,7 +342,9 @@ impl BlockPool {
         slow.growing += 1;
         let pins = slow.pins.clone();
         let result;
-        if let Some(at) = slow.cold.pop() {
+        let slabs = self.slabs_in_use();
+        if let Some(last) = slow.cold.iter().rposition(|at| *at < slabs) {
+            let at = slow.cold.remove(last);
             drop(slow);
             if let Some(slab) = self.slabs[at].get() {
                 populate(slab.start, slab.len);
@@ -297,19 +355,21 @@ impl BlockPool {
                 // With whatever came meanwhile.
                 slab.pin(&slow.pins);
                 slab.free.store(slab.all(), Ordering::SeqCst);
+                self.fit(at, slab);
             }
             result = Ok(());
         } else {
             slow.coming += 1;
             let before = (slow.slabs + slow.coming - 1) * self.per_slab;
-            let blocks = self.per_slab.min(self.max_blocks - before);
+            let within = self.max_blocks.load(Ordering::SeqCst).saturating_sub(before);
+            let blocks = within.clamp(1, self.per_slab);
             drop(slow);
             let len = blocks * self.block_len;
             let made = left::take(len).map_or_else(|| map(len, node).map(|start| (start, Vec::new())), Ok);
             let made = made.map(|(start, pinned)| {
                 populate(start, len);
-                let slab =
-                    Slab { start, len, blocks, node, pinned: Mutex::new(pinned), free: AtomicU64::new(0) };
+                let (pinned, free, retired) = (Mutex::new(pinned), AtomicU64::new(0), AtomicU64::new(0));
+                let slab = Slab { start, len, blocks, node, pinned, free, retired };
                 slab.pin(&pins);
                 slab
             });
@@ -319,6 +379,7 @@ impl BlockPool {
                 // With whatever came meanwhile.
                 slab.pin(&slow.pins);
                 slab.free.store(slab.all(), Ordering::SeqCst);
+                self.fit(slow.slabs, &slab);
                 if self.slabs[slow.slabs].set(slab).is_err() {
                     unreachable!("slabs are set in order, under the lock");
                 }
@@ -359,7 +420,11 @@ impl BlockPool {
         let mut given = 0;
         for at in keep..slow.slabs {
             let Some(slab) = self.slabs[at].get() else { continue };
-            let all = slab.all();
+            let retired = slab.retired.load(Ordering::Relaxed);
+            let all = slab.all() & !retired;
+            if retired == 0 && slow.cold.contains(&at) {
+                continue;
+            }
             // Taken whole, so that no Block of it is in use.
             if slab.free.compare_exchange(all, 0, Ordering::SeqCst, Ordering::Relaxed).is_err() {
                 continue;
@@ -370,6 +435,7 @@ impl BlockPool {
             }
             // SAFETY: the slab is the pool's own mapping and nobody has a Block of it; its content means nothing.
             unsafe { libc::madvise(slab.start.as_ptr().cast(), slab.len, libc::MADV_DONTNEED) };
+            slab.retired.store(0, Ordering::Relaxed);
             slow.cold.push(at);
             given += slab.len;
         }
@@ -455,7 +521,17 @@ impl Block<'_> {
 impl Drop for Block<'_> {
     fn drop(&mut self) {
         if let Some(slab) = self.pool.slabs[self.slab].get() {
-            slab.free.fetch_or(1 << self.index, Ordering::SeqCst);
+            let bit = 1 << self.index;
+            if self.pool.within(self.slab) & bit == 0 {
+                self.pool.retire(self.slab, slab, bit);
+            } else {
+                slab.free.fetch_or(bit, Ordering::SeqCst);
+                if self.pool.within(self.slab) & bit == 0 {
+                    // The limit fell in this moment.
+                    let _slow = self.pool.lock();
+                    self.pool.fit(self.slab, slab);
+                }
+            }
         }
         if self.pool.waiting.load(Ordering::SeqCst) != 0 {
             // The lock orders this after a taker's last look, so that its wait sees the notification.

@@ -369,6 +369,24 @@ impl Config {
         }
     }
 
+    /// How staged transfers treat the page cache where the file has no setting of its own.
+    pub fn default_page_cache(&self) -> PageCache {
+        match self.page_cache {
+            PageCache::Auto if self.force_o_direct => PageCache::Direct,
+            setting => setting,
+        }
+    }
+
+    /// Most bytes of staging memory beside so many for streams.
+    pub(crate) fn pool_max(&self, streams: usize) -> usize {
+        self.pool_len.min(self.pinned_max.saturating_sub(streams)).max(self.block_len)
+    }
+
+    /// Most bytes of staging memory for streams.
+    pub(crate) fn stream_max(&self) -> usize {
+        self.stream_len.min(self.pinned_max / 2).max(self.block_len)
+    }
+
     /// Most threads that copy for one transfer, the caller's among them.
     pub fn threads_per_request(&self) -> usize {
         if self.parallel_io { self.request_parallelism.min(self.io_threads) } else { 1 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::slots::{Refused, Slots};
-use crate::sync::atomic::{AtomicU8, Ordering};
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, thread};
 use crate::ticket::{Complete, Ending, Ticket};
 
 /// How an entry ended.
@@ -29,6 +29,8 @@ pub enum EventStatus {
     Failed(Error),
     /// It was canceled before it started.
     Canceled,
+    /// It had not started when its time was over: [`Config::batch_timeout`](crate::Config::batch_timeout).
+    TimedOut,
 }
 
 /// An entry that is ready to be carried.
@@ -74,11 +76,19 @@ pub(crate) struct Oldest<N> {
 pub(crate) struct Desk<W: Work> {
     state: Mutex<State<W>>,
     changed: Condvar,
+    /// Whether entries may have a time within which they must start.
+    limited: AtomicBool,
+    /// Whether those who wait for events look again and again instead of sleeping.
+    polling: AtomicBool,
+    /// As `State::events`, to look at without the lock.
+    ended: AtomicU64,
     /// The engine that was given the entry of each place last; [`NO_ENGINE`] before that.
     engines: Box<[AtomicU8]>,
 }
 
 const NO_ENGINE: u8 = u8::MAX;
+/// How long is looked for the end of an entry before the rest is looked at.
+const LOOK: Duration = Duration::from_millis(1);
 
 struct State<W: Work> {
     /// Entries that wait, with their places.
@@ -94,12 +104,16 @@ struct State<W: Work> {
     events: u64,
     /// After how long without an event a waiting call says so.
     patience: Option<Duration>,
+    /// How long entries that are handed in from now on may wait.
+    limit: Option<Duration>,
 }
 
 struct Place<N> {
     cookie: u64,
     note: N,
     since: Instant,
+    /// When it ends if it has not started by then.
+    expires: Option<Instant>,
     running: bool,
 }
 
@@ -129,6 +143,12 @@ impl<W: Work> State<W> {
         Some((place, work))
     }
 
+    /// When the entry that has waited longest is to end.
+    fn next_to_expire(&self) -> Option<Instant> {
+        let (place, _) = self.slots.first()?;
+        self.places[*place].as_ref()?.expires
+    }
+
     /// Whether one more thread should serve; it is counted already.
     fn invite(&mut self, most: usize) -> bool {
         let invited = self.slots.waiting() > 0 && self.serving < most;
@@ -149,8 +169,11 @@ impl<W: Work> Desk<W> {
         engines.try_reserve_exact(capacity)?;
         engines.resize_with(capacity, || AtomicU8::new(NO_ENGINE));
         let slots = Slots::new(capacity)?;
-        let state = State { slots, places, free, serving: 0, wanted: usize::MAX, events: 0, patience };
-        Ok(Desk { state: Mutex::new(state), changed: Condvar::new(), engines: engines.into_boxed_slice() })
+        let state =
+            State { slots, places, free, serving: 0, wanted: usize::MAX, events: 0, patience, limit: None };
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        let (limited, polling, ended) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
+        Ok(Desk { state, changed, limited, polling, ended, engines: engines.into_boxed_slice() })
     }
 
     pub(crate) fn capacity(&self) -> usize {
@@ -174,9 +197,10 @@ impl<W: Work> Desk<W> {
         let told = Arc::clone(self) as Arc<dyn Complete>;
         let since = Instant::now();
         let mut state = self.lock();
-        let State { slots, places, free, .. } = &mut *state;
+        let State { slots, places, free, limit, .. } = &mut *state;
+        let expires = limit.and_then(|limit| since.checked_add(limit));
         slots.submit(offers.map(|Offer { cookie, note, piece }| {
-            let entered = Some(Place { cookie, note, since, running: false });
+            let entered = Some(Place { cookie, note, since, expires, running: false });
             let place = match free.pop() {
                 Some(place) => {
                     places[place] = entered;
@@ -196,9 +220,50 @@ impl<W: Work> Desk<W> {
         Ok(())
     }
 
+    /// Sets how long entries that are handed in from now on may wait before they start.
+    pub(crate) fn limit_waiting(&self, limit: Option<Duration>) {
+        if limit.is_some() {
+            self.limited.store(true, Ordering::SeqCst);
+        }
+        if self.limited.load(Ordering::SeqCst) {
+            self.lock().limit = limit;
+        }
+    }
+
+    /// Sets whether those who wait from now on look again and again instead of sleeping.
+    pub(crate) fn set_polling(&self, polling: bool) {
+        self.polling.store(polling, Ordering::Relaxed);
+    }
+
+    /// Looks again and again whether an entry has ended, for as long as that.
+    fn look(&self, events: u64, slice: Duration) {
+        let began = Instant::now();
+        while self.ended.load(Ordering::Relaxed) == events && began.elapsed() < slice {
+            // On few processors those who work need this one.
+            thread::yield_now();
+        }
+    }
+
+    /// Ends the entries that have waited too long. They are looked at in order, so one that may wait longer keeps those
+    /// behind it.
+    fn expire(&self) {
+        if !self.limited.load(Ordering::Relaxed) {
+            return;
+        }
+        let now = Instant::now();
+        let mut late = Vec::new();
+        let mut state = self.lock();
+        while state.next_to_expire().is_some_and(|at| at <= now) {
+            late.extend(state.slots.start());
+        }
+        drop(state);
+        late.into_iter().for_each(|(_, work)| work.end(Ending::TimedOut));
+    }
+
     /// Starts the entry that has waited longest, for a thread that will give it to that engine, if it knows; none that is a
     /// write, if only reads are wanted.
     pub(crate) fn start(&self, reads_only: bool, engine: Option<u8>) -> Option<W> {
+        self.expire();
         let (place, work) = self.lock().start(reads_only)?;
         self.engines[place].store(engine.unwrap_or(NO_ENGINE), Ordering::Relaxed);
         Some(work)
@@ -206,6 +271,7 @@ impl<W: Work> Desk<W> {
 
     /// Starts a read for a caller who waits for `wanted` events, and counts him as serving; how many he lacks.
     pub(crate) fn help(&self, wanted: usize) -> Option<(W, usize)> {
+        self.expire();
         let mut state = self.lock();
         let missing = wanted.saturating_sub(state.slots.finished());
         if missing == 0 {
@@ -237,6 +303,7 @@ impl<W: Work> Desk<W> {
         most: usize,
         timeout: Option<Duration>,
     ) -> Result<Vec<Event>, TryReserveError> {
+        self.expire();
         let mut state = self.wait(timeout, |state| {
             let enough = state.slots.finished() >= min || state.slots.in_flight() == 0;
             if !enough {
@@ -296,7 +363,22 @@ impl<W: Work> Desk<W> {
                 state = self.lock();
                 continue;
             }
-            state = match [left, patience].into_iter().flatten().min() {
+            let expires = state.next_to_expire().map(|at| at.saturating_duration_since(now));
+            if expires.is_some_and(|left| left.is_zero()) {
+                drop(state);
+                self.expire();
+                state = self.lock();
+                continue;
+            }
+            let slice = [left, patience, expires].into_iter().flatten().min();
+            if self.polling.load(Ordering::Relaxed) {
+                let events = state.events;
+                drop(state);
+                self.look(events, slice.map_or(LOOK, |slice| slice.min(LOOK)));
+                state = self.lock();
+                continue;
+            }
+            state = match slice {
                 Some(slice) => {
                     self.changed.wait_timeout(state, slice).unwrap_or_else(PoisonError::into_inner).0
                 }
@@ -328,6 +410,7 @@ impl<W: Work> Complete for Desk<W> {
             Ending::Done(Ok(moved)) => EventStatus::Complete(moved),
             Ending::Done(Err(error)) => EventStatus::Failed(error),
             Ending::Canceled => EventStatus::Canceled,
+            Ending::TimedOut => EventStatus::TimedOut,
         };
         let place = tag as usize;
         let mut state = self.lock();
@@ -337,6 +420,7 @@ impl<W: Work> Complete for Desk<W> {
         state.free.push(place);
         state.slots.finish(Event { cookie, status });
         state.events += 1;
+        self.ended.store(state.events, Ordering::Relaxed);
         if state.slots.finished() >= state.wanted || state.slots.in_flight() == 0 {
             state.wanted = usize::MAX;
             drop(state);

@@ -12,6 +12,7 @@ use crate::engine::{self, Parts};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::FileRecord;
 use crate::lane::Lanes;
+use crate::limits::Limits;
 use crate::op::Op;
 use crate::pool::Helpers;
 use crate::rangemap::{RangeMap, Ranged, Removal, View};
@@ -61,6 +62,7 @@ pub(crate) struct Inner {
     buffers: RangeMap<BufferRecord>,
     devices: OnceLock<Devices>,
     blocks: Arc<BlockPool>,
+    limits: Arc<Limits>,
     router: Router,
     workers: Workers,
     lanes: Lanes,
@@ -81,12 +83,13 @@ impl Driver {
     /// # Errors
     /// None today; later settings may be refused.
     pub fn open(config: Config) -> Result<Driver> {
-        let blocks =
-            BlockPool::new(config.block_len, config.pool_len.max(config.block_len), config.pool_idle);
+        let lanes = Lanes::new(config.block_len, config.stream_max());
+        let pool_max = config.pool_max(lanes.limit(config.stream_max()));
+        let blocks = BlockPool::new(config.block_len, pool_max, config.pool_idle);
+        let limits = Arc::new(Limits::new(&config));
         let helpers = Arc::new(Helpers::new(config.io_threads.saturating_sub(1)));
-        let parts = Parts { blocks: Arc::clone(&blocks), helpers, config };
+        let parts = Parts { blocks: Arc::clone(&blocks), helpers, limits: Arc::clone(&limits), config };
         let router = Router::new(&parts.config, &parts);
-        let lanes = Lanes::new(parts.config.block_len, parts.config.stream_len);
         Ok(Driver {
             inner: Arc::new(Inner {
                 now: Mutex::new(parts.config.clone()),
@@ -96,6 +99,7 @@ impl Driver {
                 buffers: RangeMap::new(),
                 devices: OnceLock::new(),
                 blocks,
+                limits,
                 router,
                 workers: Workers::new("hipfile-batch", QUEUE_THREADS),
                 lanes,
@@ -142,6 +146,13 @@ impl Driver {
             setting.set(&mut next, value)?;
         }
         next.check_live()?;
+        let streams = self.inner.lanes.limit(next.stream_max());
+        if next.pinned_max < streams + next.block_len {
+            let why = format!("{} bytes: streams have {streams} already, pinned", next.pinned_max);
+            return Err(Invalid::Range(why));
+        }
+        self.inner.blocks.limit(next.pool_max(streams));
+        self.inner.limits.follow(&next);
         *now = next;
         Ok(())
     }
@@ -378,6 +389,11 @@ impl Driver {
         self.inner.blocks.resident()
     }
 
+    /// Most bytes of staging memory, as the settings are now.
+    pub fn staging_max(&self) -> usize {
+        self.inner.blocks.most()
+    }
+
     pub(crate) fn file_record(&self, id: FileId) -> Option<Arc<FileRecord>> {
         self.inner.files.get(id.0).map(|found| found.to_arc())
     }
@@ -424,6 +440,11 @@ impl Inner {
             }
             pause => pause,
         }
+    }
+
+    /// The settings that may change.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// What operations on streams share.

@@ -81,7 +81,7 @@ impl Driver {
             private_descriptors: record.private_descriptors(),
             engine,
             reason,
-            page_cache: record.page_cache().unwrap_or(self.config().page_cache),
+            page_cache: record.page_cache().unwrap_or(self.config().default_page_cache()),
             emulated: self.inner.devices().serving().first().is_some_and(|device| device.is_emulated()),
             read_rates: record.pace.rates(Op::Read),
             write_rates: record.pace.rates(Op::Write),

@@ -2,7 +2,7 @@
 //! that holds it. They come from a reserve that nobody else uses, so that nobody can keep them from a stream.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::device::{Device, LateWords, Pinned, StreamPtr, Streams};
@@ -87,16 +87,16 @@ impl Reserve {
         block_len: usize,
         count: usize,
     ) -> Result<Reserve> {
+        let parks = !streams.can_wait(gpu);
         let fits = |kept: &Reserve| {
-            (kept.runtime, kept.emulated, kept.block_len, kept.count, kept.forks)
-                == (device.name(), device.is_emulated(), block_len, count, sys::forks())
+            (kept.runtime, kept.emulated, kept.block_len, kept.count, kept.parks, kept.forks)
+                == (device.name(), device.is_emulated(), block_len, count, parks, sys::forks())
         };
         if let Ok(mut kept) = KEPT.try_lock()
             && let Some(at) = kept.iter().position(fits)
         {
             return Ok(kept.swap_remove(at));
         }
-        let parks = !streams.can_wait(gpu);
         let memory = streams.alloc_pinned(count * (block_len + CONTROL))?;
         let mut free = Vec::with_capacity(count);
         for index in 0..count {
@@ -247,7 +247,7 @@ type Key = (&'static str, usize, usize);
 /// The lanes of a driver.
 pub(crate) struct Lanes {
     block_len: usize,
-    count: usize,
+    count: AtomicUsize,
     reserves: Mutex<Vec<(&'static str, Arc<Kept>)>>,
     lanes: Mutex<HashMap<Key, Arc<Lane>>>,
     workers: Workers,
@@ -258,11 +258,20 @@ impl Lanes {
     pub(crate) fn new(block_len: usize, len: usize) -> Lanes {
         Lanes {
             block_len,
-            count: (len / block_len).max(1),
+            count: AtomicUsize::new((len / block_len).max(1)),
             reserves: Mutex::default(),
             lanes: Mutex::default(),
             workers: Workers::new("hipfile-stream", THREADS),
         }
+    }
+
+    /// Sets how many bytes of Blocks a reserve has, at least one Block, unless there is one already. How many it has.
+    pub(crate) fn limit(&self, len: usize) -> usize {
+        let reserves = lock(&self.reserves);
+        if reserves.is_empty() {
+            self.count.store((len / self.block_len).max(1), Ordering::Relaxed);
+        }
+        self.count.load(Ordering::Relaxed) * self.block_len
     }
 
     /// Makes ready what streams of a GPU need.
@@ -276,8 +285,8 @@ impl Lanes {
         let reserve = match known {
             Some(reserve) => reserve,
             None => {
-                let made =
-                    Arc::new(Kept(Some(Reserve::make(device, streams, gpu, self.block_len, self.count)?)));
+                let count = self.count.load(Ordering::Relaxed);
+                let made = Arc::new(Kept(Some(Reserve::make(device, streams, gpu, self.block_len, count)?)));
                 let mut reserves = lock(&self.reserves);
                 match reserves.iter().find(|(name, _)| *name == device.name()) {
                     // Another thread was first; ours is kept for the next driver.

@@ -52,6 +52,7 @@ mod health;
 mod info;
 #[allow(unsafe_code, reason = "memory that streams copy from and to")]
 mod lane;
+mod limits;
 mod notice;
 mod op;
 #[allow(unsafe_code, reason = "submits memory it owns")]

@@ -22,7 +22,7 @@ pub(crate) struct Policy {
 
 impl Policy {
     pub(crate) fn new(config: &Config) -> Policy {
-        Policy { page_cache: config.page_cache, direct_min: config.direct_min }
+        Policy { page_cache: config.default_page_cache(), direct_min: config.direct_min }
     }
 
     /// How a small transfer is to be carried, where no look at the file is needed to know.

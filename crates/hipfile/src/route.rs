@@ -139,7 +139,7 @@ impl Router {
         let engines: Vec<_> = engine::ENGINES
             .iter()
             .enumerate()
-            .filter(|(_, (name, _))| wanted(name))
+            .filter(|(_, (name, _))| wanted(name) && (config.use_p2p || *name != "p2p"))
             .map(|(index, (_, new))| (index, new(parts)))
             .filter(|(_, engine)| !(config.force_compat && engine.is_direct()))
             .collect();
@@ -150,7 +150,9 @@ impl Router {
         // The short way says nothing and knows the last resort only.
         let simple = config.fallback == Fallback::Allow
             && engines.iter().any(|(index, _)| *index == engine::LAST_RESORT)
-            && !engines.iter().any(|(_, engine)| engine.name() == "null");
+            && !engines.iter().any(|(_, engine)| engine.name() == "null")
+            // Asked for, the ring carries what goes around the cache, however small.
+            && !config.prefer_io_uring;
         let small_max = config.block_len.min(config.parallel_min.saturating_sub(1));
         Router {
             engines,

@@ -10,6 +10,8 @@ pub(crate) enum Ending {
     Done(Result<usize>),
     /// It never started.
     Canceled,
+    /// It had not started when its time was over.
+    TimedOut,
 }
 
 /// Who is told.

@@ -130,6 +130,10 @@ pub(crate) unsafe extern "C" fn set_up(
         if batch_idp.is_null() {
             return Err(invalid("batch_idp is NULL"));
         }
+        let most = global::settings().batch_size;
+        if max_nr as usize > most {
+            return Err(invalid(format!("a batch has room for at most {most} entries, not {max_nr}")));
+        }
         let number = own().batches.insert(RawBatch::new(max_nr as usize)?)?;
         let handle = core::ptr::without_provenance_mut(number as usize);
         // SAFETY: `batch_idp` is not NULL, so it points to a handle that may be written to.
@@ -239,6 +243,7 @@ fn event_of(event: &Event) -> hipFileIOEvents_t {
         EventStatus::Complete(moved) => (hipFileComplete, *moved),
         EventStatus::Failed(error) => (hipFileFailed, negative(error) as usize),
         EventStatus::Canceled => (hipFileCanceled, 0),
+        EventStatus::TimedOut => (hipFileTimeout, 0),
         // A state this version does not know is no success.
         _ => (hipFileFailed, -(hipFileInternalError.0 as isize) as usize),
     };

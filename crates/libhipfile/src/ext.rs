@@ -268,7 +268,7 @@ pub unsafe extern "C" fn hipFileExtPoolGetInfo(info: *mut hipFileExtPoolInfo_t) 
         let full = hipFileExtPoolInfo_t {
             size: size_of::<hipFileExtPoolInfo_t>(),
             held_bytes: of(|driver| driver.staging_bytes()),
-            most_bytes: of(|driver| driver.config().pool_len),
+            most_bytes: of(|driver| driver.staging_max()),
             block_size: of(|driver| driver.config().block_len),
         };
         // SAFETY: the caller's promise is the one that `fill` asks for.

@@ -233,7 +233,8 @@ mod tests {
 
     #[test]
     fn every_parameter_of_the_header_is_a_setting_of_its_kind_and_the_other_way_round() {
-        let fits: [(&[(&str, i64)], fn(&Kind) -> bool); 3] = [
+        type Fits = (&'static [(&'static str, i64)], fn(&Kind) -> bool);
+        let fits: [Fits; 3] = [
             (hipFileSizeTConfigParameter_t::LAYOUT.values, |kind| matches!(kind, Kind::Number { .. })),
             (hipFileBoolConfigParameter_t::LAYOUT.values, |kind| matches!(kind, Kind::Bool)),
             (hipFileStringConfigParameter_t::LAYOUT.values, |kind| {

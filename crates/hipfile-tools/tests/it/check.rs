@@ -259,3 +259,28 @@ fn a_path_that_cannot_be_opened_is_one_line() {
     assert_eq!((run.code, run.stdout.as_str()), (Some(1), ""));
     assert!(run.stderr.starts_with("hipfile: check: absent: "), "{}", run.stderr);
 }
+
+#[test]
+fn every_setting_is_listed_with_its_value() {
+    let lab = Lab::new();
+    lab.write("hipfile.toml", b"queue_depth = 9\nquue_depth = 9\n");
+    let mut command = check(&["--config"]);
+    command.env("HIPFILE_CONFIG", lab.path("hipfile.toml")).env("HIPFILE_IO_THREADS", "3");
+    let told = run(&mut command);
+    assert_eq!(told.code, Some(0));
+    let line =
+        |name: &str| told.stdout.lines().find(|line| line[2..].starts_with(&format!("{name} "))).unwrap();
+    assert_eq!(told.stdout.lines().count(), hipfile::SETTINGS.len());
+    for setting in hipfile::SETTINGS {
+        assert!(line(setting.name).contains(setting.variable));
+        assert_eq!(line(setting.name).contains("no effect"), !setting.effect, "{}", setting.name);
+    }
+    assert!(line("queue_depth").starts_with("* "), "{}", told.stdout);
+    assert!(line("queue_depth").contains(" 9 ") && line("io_threads").contains(" 3 "));
+    assert!(line("pool_size").starts_with("  "));
+    assert!(told.stderr.contains("hipfile.toml:2: quue_depth"), "{}", told.stderr);
+    let json: serde_json::Value = serde_json::from_str(&run(command.arg("--json")).stdout).unwrap();
+    let rows = json.as_array().unwrap();
+    assert_eq!(rows.len(), hipfile::SETTINGS.len());
+    assert!(rows.iter().any(|row| row["name"] == "queue_depth" && row["value"] == "9"));
+}

@@ -218,7 +218,7 @@ pub const SETTINGS: &[Setting] = &[
         "After this long an entry of a batch that has not started ends with hipFileTimeout.")
         .parameter("hipFileParamPropertiesBatchIOTimeoutMs"),
     row!("poll", "HIPFILE_POLL", Kind::Bool, "false", poll,
-        "True waits for small transfers by looking again and again. hipFileDriverSetPollMode sets it too.")
+        "True waits for the events of batches of small transfers by looking again and again instead of sleeping. hipFileDriverSetPollMode sets it too.")
         .parameter("hipFileParamPropertiesUsePollMode").live(),
     row!("poll_max", "HIPFILE_POLL_MAX", bytes(0, 1 << 44, 4096), "4K", poll_max,
         "Largest transfer that HIPFILE_POLL is about.")

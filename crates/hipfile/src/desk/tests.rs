@@ -167,6 +167,7 @@ impl Model {
                 EventStatus::Failed(error) if error.kind() == ErrorKind::Io => End::Refused,
                 EventStatus::Failed(_) => End::Lost,
                 EventStatus::Canceled => End::Canceled,
+                EventStatus::TimedOut => panic!("no entry has a time"),
             };
             assert_eq!(self.entries[cookie].0, At::Ended(end));
             self.entries[cookie].0 = At::Collected;

@@ -25,6 +25,10 @@ struct Hip {
     emulated: bool,
     count: u32,
     order: Order,
+    /// Whether nothing is asked about the machine's topology.
+    skip_topology: bool,
+    /// Whether streams are held without memory operations.
+    bypass_memops: bool,
     library: Option<Library>,
     /// Whether a blocking copy was refused because some stream is captured.
     sees_captures: AtomicBool,
@@ -85,6 +89,8 @@ fn find(config: &Config) -> Result<Hip, Absence> {
         emulated,
         count: 0,
         order,
+        skip_topology: config.skip_topology,
+        bypass_memops: config.bypass_memops,
         library,
         sees_captures: AtomicBool::new(false),
         nodes: OnceLock::new(),
@@ -484,6 +490,9 @@ impl Device for Hip {
     }
 
     fn node(&self, ordinal: u32) -> Option<u32> {
+        if self.skip_topology {
+            return None;
+        }
         *self.nodes.get_or_init(|| self.find_nodes()).get(ordinal as usize)?
     }
 
@@ -548,5 +557,15 @@ mod tests {
         assert_eq!(near_node(root.path(), "0000:99:00.0"), None);
         write("devices/system/node/online", "0\n");
         assert_eq!(near_node(root.path(), "0000:C1:00.0"), None);
+    }
+
+    #[cfg(feature = "emulation")]
+    #[test]
+    fn the_topology_can_be_left_alone() {
+        for (skip_topology, node) in [(false, Some(3)), (true, None)] {
+            let config = Config { device: DeviceChoice::Emulated, skip_topology, ..Config::default() };
+            let device = Hip { nodes: OnceLock::from(vec![Some(3)]), ..find(&config).unwrap() };
+            assert_eq!(device.node(0), node);
+        }
     }
 }

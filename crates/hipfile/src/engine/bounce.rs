@@ -41,7 +41,7 @@ pub(super) fn new(parts: &Parts) -> Box<dyn Engine> {
         helpers: Arc::clone(&parts.helpers),
         busy: Turns::new(TURNS_PER_THREAD * parts.config.io_threads),
         parallel_min: parts.config.parallel_min,
-        threads: parts.config.io_threads,
+        threads: parts.config.threads_per_request(),
     })
 }
 

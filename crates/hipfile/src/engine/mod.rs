@@ -15,6 +15,7 @@ use std::sync::Arc;
 use crate::block::BlockPool;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::limits::Limits;
 use crate::pool::Helpers;
 use crate::queued::Source;
 use crate::reason::Reason;
@@ -133,6 +134,7 @@ impl Outcome {
 pub(crate) struct Parts {
     pub(crate) blocks: Arc<BlockPool>,
     pub(crate) helpers: Arc<Helpers>,
+    pub(crate) limits: Arc<Limits>,
     pub(crate) config: Config,
 }
 
@@ -168,6 +170,7 @@ mod tests {
         let parts = Parts {
             blocks: BlockPool::new(1 << 16, 1 << 16, None),
             helpers: Arc::new(Helpers::new(0)),
+            limits: Arc::new(Limits::new(&Config::default())),
             config: Config::default(),
         };
         for (name, new) in ENGINES {

@@ -1,10 +1,13 @@
 //! Storage to GPU memory and back with no host copy, by the runtime's own file functions. It stages nothing: what it
 //! cannot carry it leaves to others.
 
+use std::sync::Arc;
+
 use super::{DIRECT_RANK, Engine, Fit, Outcome, Parts};
 use crate::buffer::Place;
 use crate::config::Fallback;
 use crate::error::{Error, Result};
+use crate::limits::Limits;
 use crate::op::Op;
 use crate::reason::Reason;
 use crate::transfer::Transfer;
@@ -16,12 +19,14 @@ const DRIVER_ALIGN: u64 = 4096;
 struct P2p {
     any_file_system: bool,
     forbid_staging: bool,
+    limits: Arc<Limits>,
 }
 
 pub(super) fn new(parts: &Parts) -> Box<dyn Engine> {
     Box::new(P2p {
         any_file_system: parts.config.unsupported_file_systems,
         forbid_staging: parts.config.fallback == Fallback::Forbid,
+        limits: Arc::clone(&parts.limits),
     })
 }
 
@@ -76,7 +81,8 @@ impl Engine for P2p {
                 // With staging forbidden there is nobody to read the last block: the driver may try.
                 0 if self.forbid_staging => rest.len(),
                 0 => return Outcome::yielded(moved, Reason::EndOfFile),
-                n => n,
+                // At least the unit in which the driver moves, so the next place is aligned too.
+                n => n.min(self.limits.direct_max()),
             };
             match step(&rest, want) {
                 Ok(0) if self.forbid_staging => return nothing_moved(moved, &rest),

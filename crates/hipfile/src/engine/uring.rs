@@ -39,7 +39,7 @@ struct Uring {
 pub(super) fn new(parts: &Parts) -> Box<dyn Engine> {
     Box::new(Uring {
         blocks: Arc::clone(&parts.blocks),
-        min: parts.config.uring_min,
+        min: if parts.config.prefer_io_uring { 0 } else { parts.config.uring_min },
         depth: parts.config.queue_depth,
         turns: Turns::new(parts.config.pool_len / parts.config.block_len / parts.config.queue_depth.max(1)),
         refused: AtomicBool::new(false),

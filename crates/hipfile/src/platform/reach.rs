@@ -48,3 +48,36 @@ impl Reach {
         Reach { nvme, network }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use test_support::fake_root::FakeRoot;
+
+    use super::*;
+
+    #[test]
+    fn behaviour_130_what_can_be_reached_follows_kernel_storage_and_settings() {
+        let machine = |config: &str, symbols: &[&str]| {
+            let mut root = FakeRoot::new();
+            root.kernel("6.8.0", config).symbols(symbols);
+            root.file("sys/class/nvme/nvme0/transport", "pcie\n");
+            root.mount("0:50", "/nfs", "nfs4", "host:/x", "rw,proto=rdma");
+            root
+        };
+        let ask = |root: &FakeRoot, change: fn(&mut Config)| {
+            let mut config = Config::default();
+            change(&mut config);
+            Reach::probe(&config, &Roots::under(root.path()))
+        };
+        let able = machine("CONFIG_PCI_P2PDMA=y\n", &["kfd_ais_rw_file"]);
+        assert_eq!(ask(&able, |_| {}), Reach { nvme: true, network: vec![] });
+        let any = ask(&able, |c| c.unsupported_file_systems = true);
+        assert_eq!(any, Reach { nvme: true, network: vec![FsClass::Nfs] });
+        assert_eq!(ask(&able, |c| c.use_p2p = false), Reach::default());
+        assert_eq!(ask(&able, |c| c.force_compat = true), Reach::default());
+        assert_eq!(ask(&machine("CONFIG_PCI_P2PDMA=y\n", &["other"]), |_| {}), Reach::default());
+        assert_eq!(ask(&machine("CONFIG_PCI=y\n", &["kfd_ais_rw_file"]), |_| {}), Reach::default());
+        able.file("sys/class/nvme/nvme0/transport", "tcp\n");
+        assert!(!ask(&able, |_| {}).nvme);
+    }
+}

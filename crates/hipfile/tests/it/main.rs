@@ -79,6 +79,7 @@ mod suite {
     mod lifecycle;
     mod owned_streams;
     mod rings;
+    mod settings;
     mod staged;
     mod stream_rules;
     mod streams;

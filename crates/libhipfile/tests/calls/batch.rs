@@ -267,7 +267,7 @@ fn waits_keep_their_time_and_cancel_leaves_an_event_each() {
     ok(submit(batch, &mut entries));
     assert_eq!(poll(batch, 1, 8, Some((0, 0))), (hipFileSuccess, vec![]), "a poll does not wait");
     let began = Instant::now();
-    // The limit ends the wait and no transfer: hipFileTimeout is never seen.
+    // The limit ends the wait and no transfer.
     assert!(poll(batch, 128, 128, Some((0, 1_000_000))).1.iter().all(|event| event.1 == hipFileComplete));
     assert!(began.elapsed() < Duration::from_secs(5));
     ok(hipFileBatchIOCancel(batch));
@@ -292,6 +292,38 @@ fn waits_keep_their_time_and_cancel_leaves_an_event_each() {
     assert!(began.elapsed() < Duration::from_secs(5));
     assert_eq!(poll(batch, 1, 1, None).0, hipFileInvalidValue);
     fault::clear();
+}
+
+#[test]
+fn entries_that_do_not_start_in_time_end_with_a_timeout_if_the_parameter_says_so() {
+    start();
+    ok(hipFileSetParameterSizeT(hipFileParamPropertiesBatchIOTimeoutMs, 20));
+    let (_file, fh) = registered_file(&[7; 65_536]);
+    let (device, batch) = (Device::new(65_536, 0), set_up(128).unwrap());
+    delay_copies(Duration::from_millis(30));
+    let mut entries: Vec<_> = (0..128).map(|n| read_entry(fh, &device, n % 16 * 4096, 4096, n)).collect();
+    ok(submit(batch, &mut entries));
+    let mut seen = HashSet::new();
+    let (mut complete, mut late) = (0, 0);
+    let began = Instant::now();
+    while seen.len() < 128 {
+        for (cookie, status, ret) in poll(batch, 1, 128, Some((10, 0))).1 {
+            assert!(seen.insert(cookie), "one event each");
+            match (status, ret) {
+                (status, 4096) if status == hipFileComplete => complete += 1,
+                (status, 0) if status == hipFileTimeout => late += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(began.elapsed() < Duration::from_secs(20));
+    }
+    assert!(complete > 0 && late > 20, "{complete} complete, {late} late");
+    fault::clear();
+    // What is taken up in time is carried out, and the batch is as good as before.
+    ok(submit(batch, &mut entries[..1]));
+    assert_eq!(poll(batch, 1, 1, None).1, [(0, hipFileComplete, 4096)]);
+    hipFileBatchIODestroy(batch);
+    ok(hipFileDriverClose());
 }
 
 #[test]

@@ -64,8 +64,11 @@ impl Param {
     }
 }
 
-/// Every parameter of the header: its default, another value, values out of range, and one that breaks the step.
-fn table() -> Vec<(Param, Is, Is, Vec<Is>, Option<Is>)> {
+/// A parameter, its default, another value, values out of range, and one that breaks the step.
+type Row = (Param, Is, Is, Vec<Is>, Option<Is>);
+
+/// Every parameter of the header.
+fn table() -> Vec<Row> {
     let number = |param, default, other, bad: &[usize], step: Option<usize>| {
         let bad = bad.iter().map(|bad| Number(*bad)).collect();
         (Param::Number(param), Number(default), Number(other), bad, step.map(Number))
@@ -384,4 +387,87 @@ fn the_live_settings_change_an_open_driver_and_are_gone_with_it() {
     assert_eq!(read(), changed);
     ok(hipFileDriverClose());
     assert_eq!(read(), usual);
+}
+
+fn pool() -> hipFileExtPoolInfo_t {
+    let size = size_of::<hipFileExtPoolInfo_t>();
+    let mut info = hipFileExtPoolInfo_t { size, held_bytes: 0, most_bytes: 0, block_size: 0 };
+    // SAFETY: it points to a local variable with its size in it.
+    ok(unsafe { hipFileExtPoolGetInfo(&raw mut info) });
+    info
+}
+
+#[test]
+fn behaviour_39_the_limit_of_pinned_memory_shrinks_the_cache_and_no_read_fails_for_it() {
+    start();
+    // What goes direct needs no staging memory.
+    ok(hipFileSetParameterBool(hipFileParamForceCompatMode, true));
+    ok(hipFileDriverOpen());
+    // The two calls of fastsafetensors, as it makes them.
+    ok(hipFileDriverSetMaxDirectIOSize(16 << 10));
+    ok(hipFileDriverSetMaxPinnedMemSize(64 << 20));
+    let (_file, handle) = registered_file(&[7; 3 << 20]);
+    let device = Device::new(4 << 20, 0);
+    assert_eq!(read(handle, device.start, 3 << 20, 0, 0).0, 3 << 20);
+    let usual = pool();
+    assert_eq!(usual.most_bytes, 64 << 20);
+    assert!(usual.held_bytes > 0);
+    // Smaller than what there is: half may be for streams, the rest is left.
+    ok(hipFileDriverSetMaxPinnedMemSize(4 << 10));
+    assert_eq!(pool().most_bytes, 2 << 20);
+    assert_eq!(read(handle, device.start, 3 << 20, 0, 0).0, 3 << 20);
+    ok(hipFileDriverSetMaxCacheSize(1 << 10));
+    assert_eq!(pool().most_bytes, 1 << 20);
+    assert_eq!(read(handle, device.start, 3 << 20, 0, 0).0, 3 << 20);
+    // Less than what must be there: refused, and nothing has changed.
+    assert_eq!(code(hipFileDriverSetMaxPinnedMemSize(1 << 10)), hipFileDriverUnsupportedLimit);
+    assert_eq!(pool().most_bytes, 1 << 20);
+    assert_eq!(read(handle, device.start, 3 << 20, 0, 0).0, 3 << 20);
+    ok(hipFileDriverClose());
+}
+
+#[test]
+fn parameters_change_what_calls_do() {
+    start();
+    let device = Device::new(4096, 0);
+    let mut host = [0_u8; 4096];
+    let host_memory = host.as_mut_ptr().cast();
+
+    // The most entries of a batch.
+    let set_up = |capacity| {
+        let mut batch = core::ptr::null_mut();
+        // SAFETY: it points to a local variable.
+        code(unsafe { hipFileBatchIOSetUp(&raw mut batch, capacity) })
+    };
+    assert_eq!(set_up(129), hipFileSuccess);
+    ok(hipFileSetParameterSizeT(hipFileParamPropertiesIOBatchsize, 128));
+    assert_eq!((set_up(128), set_up(129)), (hipFileSuccess, hipFileInvalidValue));
+
+    // Host memory as a buffer.
+    let (_file, handle) = registered_file(&[9; 4096]);
+    assert_eq!(read(handle, host_memory, 4096, 0, 0).0, -5013);
+    ok(hipFileDriverClose());
+    ok(hipFileSetParameterBool(hipFileParamPropertiesAllowSystemMemory, true));
+    let (_file, handle) = registered_file(&[9; 4096]);
+    assert_eq!(read(handle, host_memory, 4096, 0, 0).0, 4096);
+    assert_eq!(host, [9; 4096]);
+    ok(hipFileDriverClose());
+
+    // Staging: a ragged read cannot do without.
+    let (_file, handle) = registered_file(&[9; 4096]);
+    assert_eq!(read(handle, device.start, 100, 1, 0).0, 100);
+    ok(hipFileDriverClose());
+    ok(hipFileSetParameterBool(hipFileParamPropertiesAllowCompatMode, false));
+    let (_file, handle) = registered_file(&[9; 4096]);
+    assert_eq!(read(handle, device.start, 100, 1, 0).0, -5008);
+    ok(hipFileDriverClose());
+
+    // The size of a Block.
+    ok(hipFileSetParameterSizeT(hipFileParamPropertiesPerBufferCacheSizeKB, 256));
+    ok(hipFileSetParameterSizeT(hipFileParamPropertiesMaxDeviceCacheSizeKB, 512));
+    let (_file, handle) = registered_file(&[9; 4096]);
+    assert_eq!(read(handle, device.start, 100, 1, 0).0, 100);
+    assert_eq!((pool().block_size, pool().most_bytes), (256 << 10, 512 << 10));
+    assert!(pool().held_bytes <= 512 << 10);
+    ok(hipFileDriverClose());
 }

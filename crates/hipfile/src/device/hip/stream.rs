@@ -136,6 +136,9 @@ impl Streams for Hip {
     }
 
     fn can_wait(&self, gpu: u32) -> bool {
+        if self.bypass_memops {
+            return false;
+        }
         let mut can = 0;
         let attribute = hip::ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE;
         // SAFETY: `can` is writable.
