@@ -249,6 +249,8 @@ pub(crate) struct Lanes {
     block_len: usize,
     count: AtomicUsize,
     reserves: Mutex<Vec<(&'static str, Arc<Kept>)>>,
+    /// Held while a reserve is made.
+    making: Mutex<()>,
     lanes: Mutex<HashMap<Key, Arc<Lane>>>,
     workers: Workers,
 }
@@ -260,6 +262,7 @@ impl Lanes {
             block_len,
             count: AtomicUsize::new((len / block_len).max(1)),
             reserves: Mutex::default(),
+            making: Mutex::new(()),
             lanes: Mutex::default(),
             workers: Workers::new("hipfile-stream", THREADS),
         }
@@ -280,24 +283,22 @@ impl Lanes {
     }
 
     fn ready(&self, device: &dyn Device, streams: &dyn Streams, gpu: u32) -> Result<(Arc<Kept>, usize)> {
-        let known =
-            lock(&self.reserves).iter().find(|(name, _)| *name == device.name()).map(|(_, r)| Arc::clone(r));
-        let reserve = match known {
-            Some(reserve) => reserve,
-            None => {
-                let count = self.count.load(Ordering::Relaxed);
-                let made = Arc::new(Kept(Some(Reserve::make(device, streams, gpu, self.block_len, count)?)));
-                let mut reserves = lock(&self.reserves);
-                match reserves.iter().find(|(name, _)| *name == device.name()) {
-                    // Another thread was first; ours is kept for the next driver.
-                    Some((_, first)) => Arc::clone(first),
-                    None => {
-                        reserves.push((device.name(), Arc::clone(&made)));
-                        made
-                    }
-                }
-            }
+        let known = || {
+            let reserves = lock(&self.reserves);
+            reserves.iter().find(|(name, _)| *name == device.name()).map(|(_, known)| Arc::clone(known))
         };
+        let make = || {
+            // Many threads may come first at the same time; one makes the memory for all.
+            let _making = lock(&self.making);
+            if let Some(known) = known() {
+                return Ok(known);
+            }
+            let count = self.count.load(Ordering::Relaxed);
+            let made = Arc::new(Kept(Some(Reserve::make(device, streams, gpu, self.block_len, count)?)));
+            lock(&self.reserves).push((device.name(), Arc::clone(&made)));
+            Ok::<_, Error>(made)
+        };
+        let reserve = known().map_or_else(make, Ok)?;
         let kernel = reserve.get().kernel(streams, gpu)?;
         Ok((reserve, kernel))
     }

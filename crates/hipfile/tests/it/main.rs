@@ -83,4 +83,5 @@ mod suite {
     mod staged;
     mod stream_rules;
     mod streams;
+    mod streams_many;
 }

@@ -325,7 +325,8 @@ fn a_small_warm_read_is_one_system_call() {
     let (few, many) = (counts(few), counts(many));
     let more =
         |name: &str| many.get(name).copied().unwrap_or(0) as i64 - few.get(name).copied().unwrap_or(0) as i64;
-    assert_eq!(more("total"), more("total").clamp(1000, 1020), "{few:?} against {many:?}");
+    // The process around them differs by a call or two from run to run.
+    assert_eq!(more("total"), more("total").clamp(990, 1020), "{few:?} against {many:?}");
     assert_eq!(more("pread64"), 1000);
     for name in ["mmap", "munmap", "madvise", "futex"] {
         assert_eq!(more(name), more(name).clamp(-2, 2), "{name}: {few:?} against {many:?}");
