@@ -319,14 +319,16 @@ fn serve(mut serving: Serving<'_, Waiting>, mut first: Option<Waiting>, mut left
         serving.last = driver;
         let driver = &serving.last;
         let way = queued.transfer().and_then(|transfer| driver.router().queue_for(&transfer));
-        let Some(way) = way else {
+        // Room for all that may come back, had while nothing is in hand that others wait for.
+        let mut again = Vec::new();
+        let Some(way) = way.filter(|_| again.try_reserve(left).is_ok()) else {
             let most = if queued.len() > SMALL { threads_for(queued.len()) } else { driver.busy_threads() };
             desk.invite(driver, most);
             left -= 1;
             carry(driver, queued);
             continue;
         };
-        let (first, again) = (Some(queued), Vec::new());
+        let first = Some(queued);
         let mut turn =
             Turn { desk, driver, way, first, odd: None, left, taken: 0, bytes: 0, again, reads_only };
         match driver.router().queue(way) {

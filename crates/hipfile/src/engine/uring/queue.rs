@@ -2,6 +2,7 @@
 //! those whose memory touches are copied to the GPU in one piece. It retries nothing; what does not come out whole is
 //! handed back.
 
+use std::collections::TryReserveError;
 use std::os::fd::AsRawFd;
 
 use io_uring::{IoUring, opcode, types};
@@ -106,6 +107,8 @@ struct Piece {
     from: usize,
     /// How many bytes the answer must have at least.
     least: usize,
+    /// Whether it is in the GPU's memory.
+    copied: bool,
 }
 
 struct Flight<'r, 'p> {
@@ -209,12 +212,23 @@ impl<'p> Flight<'_, 'p> {
         Some((at, from))
     }
 
+    /// Room for one more piece, wherever it gets to.
+    fn reserve(&mut self) -> Result<(), TryReserveError> {
+        self.ready.try_reserve(self.started + 1)?;
+        self.pieces.try_reserve(1)?;
+        self.free.try_reserve(self.pieces.len() + 1)
+    }
+
     fn start(&mut self, work: Queued, cache: Cache, more: impl FnOnce() -> Option<Shared<'p>>) -> Started {
         let ask = match work.transfer() {
             Some(transfer) => Ask::of(&Transfer { cache, ..transfer }),
             None => None,
         };
         let Some(ask) = ask else { return Started::Never(work) };
+        // The ordinary way needs none of this memory.
+        if self.reserve().is_err() {
+            return Started::Never(work);
+        }
         let Some((block, from)) = self.place(ask.len, ask.align, more) else {
             return Started::NoRoom(work);
         };
@@ -225,7 +239,7 @@ impl<'p> Flight<'_, 'p> {
                 self.blind -= 1;
             } else if sys::read_now(ask.fd, bytes, ask.at) {
                 self.gathered += ask.len;
-                self.ready.push(Piece { work, block, from, least: ask.len });
+                self.ready.push(Piece { work, block, from, least: ask.len, copied: false });
                 return Started::Yes;
             } else {
                 self.blind = MISSES;
@@ -240,7 +254,7 @@ impl<'p> Flight<'_, 'p> {
             .build()
             .user_data(number as u64);
         let least = ask.skip + work.len();
-        self.pieces[number] = Some(Piece { work, block, from: from + ask.skip, least });
+        self.pieces[number] = Some(Piece { work, block, from: from + ask.skip, least, copied: false });
         // SAFETY: the bytes are a part of a Block that no other piece has, and the flight keeps both the Block and the
         // file until the request is reaped.
         let pushed = unsafe { self.ring.submission().push(&entry) };
@@ -276,15 +290,17 @@ impl<'p> Flight<'_, 'p> {
             }
         }
         whole.sort_unstable_by_key(|piece| (piece.block, piece.from));
-        let copied = copy(&self.blocks, &whole);
-        for (piece, copied) in whole.into_iter().zip(copied) {
+        copy(&self.blocks, &mut whole);
+        for piece in whole.drain(..) {
             release(&mut self.blocks, piece.block);
-            if copied {
+            if piece.copied {
                 source.moved(piece.work);
             } else {
                 source.again(piece.work);
             }
         }
+        // For its room.
+        self.ready = whole;
     }
 }
 
@@ -295,31 +311,30 @@ fn release(blocks: &mut [Shared<'_>], at: usize) {
     }
 }
 
-/// Copies pieces to the GPU, neighbours on both sides together; which of them made it.
-fn copy(blocks: &[Shared<'_>], pieces: &[Piece]) -> Vec<bool> {
-    let spans: Vec<_> = pieces.iter().map(|piece| piece.work.transfer().map(|t| t.span)).collect();
-    let mut copied = vec![false; pieces.len()];
+/// Copies pieces to the GPU, neighbours on both sides together, and marks those that made it.
+fn copy(blocks: &[Shared<'_>], pieces: &mut [Piece]) {
     let mut at = 0;
     while at < pieces.len() {
-        let Some(mut span) = spans[at] else {
-            at += 1;
-            continue;
-        };
-        let (block, from) = (pieces[at].block, pieces[at].from);
-        let mut end = at + 1;
-        while end < pieces.len()
-            && pieces[end].block == block
-            && pieces[end].from == from + span.len()
-            && let Some(joined) = spans[end].and_then(|next| span.joined(&next))
-        {
-            span = joined;
-            end += 1;
-        }
-        let done = upload(&span, &blocks[block].block.bytes()[from..from + span.len()]);
-        copied[at..end].fill(done);
-        at = end;
+        let (count, copied) = copy_neighbours(blocks, &pieces[at..]);
+        pieces[at..at + count].iter_mut().for_each(|piece| piece.copied = copied);
+        at += count;
     }
-    copied
+}
+
+/// Copies the first piece and those that follow it on both sides; how many they are, and whether they made it.
+fn copy_neighbours(blocks: &[Shared<'_>], pieces: &[Piece]) -> (usize, bool) {
+    let span_of = |at: usize| pieces[at].work.transfer().map(|transfer| transfer.span);
+    let (Some(mut span), Piece { block, from, .. }) = (span_of(0), &pieces[0]) else { return (1, false) };
+    let mut count = 1;
+    while count < pieces.len()
+        && pieces[count].block == *block
+        && pieces[count].from == from + span.len()
+        && let Some(joined) = span_of(count).and_then(|next| span.joined(&next))
+    {
+        span = joined;
+        count += 1;
+    }
+    (count, upload(&span, &blocks[*block].block.bytes()[*from..from + span.len()]))
 }
 
 fn upload(span: &Span<'_>, bytes: &[u8]) -> bool {

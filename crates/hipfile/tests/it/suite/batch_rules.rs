@@ -150,6 +150,8 @@ fn without_memory_a_batch_is_refused_and_those_there_are_work_on() {
         }
         assert!(batches.len() < 1000, "the limit counts");
     };
+    // Of the last kilobytes the runtime, the system and the tests have their part too.
+    batches.pop();
     setup.submit(&ready, &[setup.read(1, 4096)]).unwrap();
     let events = ready.poll(1, 4, None).unwrap();
     // SAFETY: the limit there was.
