@@ -157,6 +157,9 @@ impl<W: Work> State<W> {
     }
 }
 
+/// More than a desk takes by itself.
+const ROOM: usize = 8 << 10;
+
 impl<W: Work> Desk<W> {
     /// A desk with room for so many entries. What it needs for itself it has from now on.
     ///
@@ -169,6 +172,8 @@ impl<W: Work> Desk<W> {
         engines.try_reserve_exact(capacity)?;
         engines.resize_with(capacity, || AtomicU8::new(NO_ENGINE));
         let slots = Slots::new(capacity)?;
+        // What is made of it next, and the words of a refusal, cannot be asked for: that there is room is seen to here.
+        Vec::<u8>::new().try_reserve_exact(ROOM)?;
         let state =
             State { slots, places, free, serving: 0, wanted: usize::MAX, events: 0, patience, limit: None };
         let (state, changed) = (Mutex::new(state), Condvar::new());

@@ -176,9 +176,14 @@ fn behaviour_39_a_lower_limit_shrinks_staging_memory_and_no_transfer_fails_for_i
         (c.block_len, c.pool_len, c.pool_idle) = (4 * MIB, 32 * MIB, None);
         (c.stream_len, c.pinned_max) = (8 * MIB, 40 * MIB);
     });
-    press(&driver, &storage);
-    let most = driver.staging_bytes();
-    assert!(most > 12 * MIB && most <= 32 * MIB, "{most}");
+    // How many transfers meet is up to the machine; the watchdog waits for more than a few.
+    let grow = || {
+        while driver.staging_bytes() <= 12 * MIB {
+            press(&driver, &storage);
+        }
+    };
+    grow();
+    assert!(driver.staging_bytes() <= 32 * MIB, "{}", driver.staging_bytes());
     // The pool itself, while nothing is under way.
     change(&driver, "pool_size", 12 << 20).unwrap();
     assert!(driver.staging_bytes() <= 12 * MIB, "{}", driver.staging_bytes());
@@ -186,8 +191,7 @@ fn behaviour_39_a_lower_limit_shrinks_staging_memory_and_no_transfer_fails_for_i
     assert!(driver.staging_bytes() <= 12 * MIB, "{}", driver.staging_bytes());
     // Up again.
     change(&driver, "pool_size", 64 << 20).unwrap();
-    press(&driver, &storage);
-    assert!(driver.staging_bytes() > 12 * MIB, "{}", driver.staging_bytes());
+    grow();
     // Pinned memory: half may be for streams, what is left bounds the pool. Changed while transfers run.
     std::thread::scope(|scope| {
         let pressing = scope.spawn(|| press(&driver, &storage));
