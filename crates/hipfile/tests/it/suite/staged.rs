@@ -7,7 +7,7 @@ use std::process::Command;
 
 use hipfile::{Buffer, Driver, File, PageCache};
 
-use crate::support::{Random, Storage, driver_with, skip};
+use crate::support::{Random, Storage, driver_with, refuse_flushes, skip};
 
 const MIB: usize = 1 << 20;
 /// Windows of 4 MiB are asked about, so less than a few of them would not tell much.
@@ -212,26 +212,6 @@ fn behaviour_115_small_writes_flush_nothing_and_are_seen_by_direct_readers() {
         buffer.download(0, &mut got).unwrap();
         assert!(got == bytes[at..at + MIB], "a direct read at {at} is stale");
     }
-}
-
-/// From here on no file of this process can be flushed by its wish.
-fn refuse_flushes() {
-    let step = |code, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
-    let refused = [libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_sync_file_range, libc::SYS_msync];
-    let mut program = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0)];
-    for (n, call) in refused.iter().enumerate() {
-        let to_end = (refused.len() - n) as u8;
-        program.push(step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, to_end, 0, *call as u32));
-    }
-    program.push(step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW));
-    program.push(step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EIO as u32));
-    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: plain numbers.
-    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
-    // SAFETY: the filter and its program are valid for the call, which copies them.
-    assert_eq!(unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) }, 0);
-    // SAFETY: a refused call changes nothing.
-    assert_eq!(unsafe { libc::fdatasync(0) }, -1);
 }
 
 #[test]

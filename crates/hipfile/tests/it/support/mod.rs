@@ -37,33 +37,33 @@ pub(crate) fn operations(usual: usize) -> usize {
 
 /// From here on this process gets no io_uring, as in a container with the usual seccomp profile.
 pub(crate) fn refuse_io_uring() {
-    const SETUP: u32 = libc::SYS_io_uring_setup as u32;
-    install(&mut [
-        NUMBER,
-        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, SETUP),
-        refusal(libc::EPERM),
-        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ]);
+    refuse(&[libc::SYS_io_uring_setup], libc::EPERM, 0);
     // SAFETY: a refused call changes nothing.
     assert_eq!(unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, 0) }, -1);
 }
 
 /// From here on no thread of this process is let into a ring, also not into one that it has.
 pub(crate) fn refuse_entering_rings() {
-    const ENTER: u32 = libc::SYS_io_uring_enter as u32;
-    let program = &mut [
-        NUMBER,
-        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, ENTER),
-        refusal(libc::EPERM),
-        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
-    // SAFETY: plain numbers.
-    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
-    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    let (operation, all_threads) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC);
-    // SAFETY: the filter and its program are valid for the call, which copies them.
-    let result = unsafe { libc::syscall(libc::SYS_seccomp, operation, all_threads, &raw const filter) };
-    assert_eq!(result, 0);
+    refuse(&[libc::SYS_io_uring_enter], libc::EPERM, libc::SECCOMP_FILTER_FLAG_TSYNC);
+}
+
+/// From here on no file of this process can be flushed by its wish.
+pub(crate) fn refuse_flushes() {
+    let flushes = [libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_sync_file_range, libc::SYS_msync];
+    refuse(&flushes, libc::EIO, 0);
+    // SAFETY: a refused call changes nothing.
+    assert_eq!(unsafe { libc::fdatasync(0) }, -1);
+}
+
+/// Refuses system calls, whatever their arguments.
+fn refuse(calls: &[libc::c_long], errno: i32, flags: libc::c_ulong) {
+    let mut program = vec![NUMBER];
+    for (at, number) in calls.iter().enumerate() {
+        let to_refusal = (calls.len() - at) as u8;
+        program.push(step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, to_refusal, 0, *number as u32));
+    }
+    program.extend([ALLOWED, refusal(errno)]);
+    install(&mut program, flags);
 }
 
 /// From here on no file can be opened with O_DIRECT, as on a platform or file system without it.
@@ -76,19 +76,22 @@ pub(crate) fn refuse_o_direct() {
     };
     let load = |at| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, at);
     let has_flag = |skip| step(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 0, skip, libc::O_DIRECT as u32);
-    install(&mut [
-        NUMBER,
-        is(libc::SYS_open, 3),
-        load(SECOND),
-        has_flag(1),
-        refusal(libc::EINVAL),
-        NUMBER,
-        is(libc::SYS_openat, 3),
-        load(THIRD),
-        has_flag(1),
-        refusal(libc::EINVAL),
-        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ]);
+    install(
+        &mut [
+            NUMBER,
+            is(libc::SYS_open, 3),
+            load(SECOND),
+            has_flag(1),
+            refusal(libc::EINVAL),
+            NUMBER,
+            is(libc::SYS_openat, 3),
+            load(THIRD),
+            has_flag(1),
+            refusal(libc::EINVAL),
+            ALLOWED,
+        ],
+        0,
+    );
 }
 
 const fn step(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
@@ -98,17 +101,20 @@ const fn step(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
 /// Loads the number of the system call.
 const NUMBER: libc::sock_filter = step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0);
 
+const ALLOWED: libc::sock_filter = step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW);
+
 const fn refusal(errno: i32) -> libc::sock_filter {
     step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32)
 }
 
-/// For this thread and those that it starts.
-fn install(program: &mut [libc::sock_filter]) {
+/// For this thread and those that it starts; with the flag of that, for all.
+fn install(program: &mut [libc::sock_filter], flags: libc::c_ulong) {
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // SAFETY: plain numbers.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    let operation = libc::SECCOMP_SET_MODE_FILTER;
     // SAFETY: the filter and its program are valid for the call, which copies them.
-    assert_eq!(unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) }, 0);
+    assert_eq!(unsafe { libc::syscall(libc::SYS_seccomp, operation, flags, &raw const filter) }, 0);
 }
 
 /// A folder on some file system; a mount made for the test goes with it.
