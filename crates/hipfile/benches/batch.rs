@@ -3,57 +3,37 @@
 #![allow(clippy::unwrap_used, reason = "what fails ends the program")]
 #![allow(clippy::print_stdout, reason = "a program that reports to its user")]
 
-use std::os::fd::AsFd;
+mod subject;
+
 use std::time::{Duration, Instant};
 
-use hipfile::{Buffer, Config, DeviceChoice, Driver, Entry, EventStatus, File, Op, PageCache, RawBatch};
+use hipfile::{Buffer, Entry, EventStatus, Op, PageCache, RawBatch};
 
-const ROUNDS: usize = 9;
+use subject::{ROUNDS, Subject, data, median};
 
 struct Bench {
-    driver: Driver,
-    plain: std::fs::File,
-    file: File,
+    subject: Subject,
     buffer: Buffer,
-    cold: bool,
-    size: usize,
     count: usize,
-    /// Pieces of the file from which each round takes its own.
-    pieces: usize,
+}
+
+impl std::ops::Deref for Bench {
+    type Target = Subject;
+    fn deref(&self) -> &Subject {
+        &self.subject
+    }
 }
 
 impl Bench {
-    fn new(path: &std::path::Path, page_cache: PageCache, cold: bool, size: usize, count: usize) -> Bench {
-        let mut config = Config::from_env();
-        config.device = DeviceChoice::Emulated;
-        config.page_cache = page_cache;
-        config.engines = Some(vec!["uring".to_owned(), "bounce".to_owned()]);
-        let driver = Driver::open(config).unwrap();
-        let plain = std::fs::File::open(path).unwrap();
-        let pieces = plain.metadata().unwrap().len() as usize / size;
-        let file = File::register(&driver, plain.try_clone().unwrap()).unwrap();
-        let buffer = Buffer::alloc(&driver, 0, size * count).unwrap();
-        Bench { driver, plain, file, buffer, cold, size, count, pieces }
-    }
-
-    /// Scattered over the file, so that nothing reads ahead.
-    fn place(&self, n: usize) -> i64 {
-        ((n * 7919 + 13) % self.pieces * self.size) as i64
-    }
-
-    fn prepare(&self) {
-        if self.cold {
-            rustix::fs::fadvise(self.plain.as_fd(), 0, None, rustix::fs::Advice::DontNeed).unwrap();
-        } else {
-            std::io::copy(&mut &self.plain, &mut std::io::sink()).unwrap();
-            std::io::Seek::rewind(&mut &self.plain).unwrap();
-        }
+    fn new(subject: Subject, count: usize) -> Bench {
+        let buffer = Buffer::alloc(&subject.driver, 0, subject.size * count).unwrap();
+        Bench { subject, buffer, count }
     }
 
     fn read(&self, n: usize) {
         let (id, at) = (self.file.id(), (n * self.size) as i64);
         // SAFETY: the range lies in the buffer, which lives on; what it holds does not matter.
-        let moved = unsafe { self.driver.read(id, self.buffer.ptr(), self.size, self.place(n), at) };
+        let moved = unsafe { self.driver.read(id, self.buffer.ptr(), self.size, self.place(n) as i64, at) };
         assert_eq!(moved.unwrap(), self.size);
     }
 
@@ -78,7 +58,7 @@ impl Bench {
             file: self.file.id(),
             buffer: self.buffer.ptr(),
             buffer_offset: (n * self.size) as i64,
-            file_offset: self.place(n),
+            file_offset: self.place(n) as i64,
             len: self.size,
             cookie: n as u64,
         };
@@ -93,11 +73,6 @@ impl Bench {
         }
         began.elapsed()
     }
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
 }
 
 fn compare(what: &str, bench: &Bench, threads: &[usize]) {
@@ -127,11 +102,9 @@ fn compare(what: &str, bench: &Bench, threads: &[usize]) {
 }
 
 fn main() {
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let path = folder.path().join("data");
-    std::fs::write(&path, vec![7_u8; 128 << 20]).unwrap();
-    std::fs::File::open(&path).unwrap().sync_all().unwrap();
-    let bench = |page_cache, cold, size, count| Bench::new(&path, page_cache, cold, size, count);
+    let (_folder, path) = data();
+    let bench =
+        |page_cache, cold, size, count| Bench::new(Subject::new(&path, page_cache, cold, size), count);
     compare("128 x 4 KiB, cold, around the cache", &bench(PageCache::Direct, true, 4096, 128), &[1]);
     compare("128 x 4 KiB, warm", &bench(PageCache::Auto, false, 4096, 128), &[1]);
     let threads = &[1, 2, 4, 8, 16];

@@ -3,52 +3,28 @@
 #![allow(clippy::unwrap_used, reason = "what fails ends the program")]
 #![allow(clippy::print_stdout, reason = "a program that reports to its user")]
 
-use std::os::fd::AsFd;
+mod subject;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hipfile::{Buffer, Config, DeviceChoice, Driver, EventStatus, File, Job, Op, PageCache, Stream};
+use hipfile::{Buffer, EventStatus, Job, Op, PageCache, Stream};
 
-const ROUNDS: usize = 9;
+use subject::{ROUNDS, Subject, data, median};
+
 const SIZE: usize = 4096;
 const COUNT: usize = 128;
 
-struct Bench {
-    driver: Driver,
-    plain: std::fs::File,
-    file: Arc<File>,
-    cold: bool,
-    /// Pieces of the file from which each round takes its own.
-    pieces: usize,
+struct Bench(Subject);
+
+impl std::ops::Deref for Bench {
+    type Target = Subject;
+    fn deref(&self) -> &Subject {
+        &self.0
+    }
 }
 
 impl Bench {
-    fn new(path: &std::path::Path, page_cache: PageCache, cold: bool) -> Bench {
-        let mut config = Config::from_env();
-        config.device = DeviceChoice::Emulated;
-        config.page_cache = page_cache;
-        config.engines = Some(vec!["uring".to_owned(), "bounce".to_owned()]);
-        let driver = Driver::open(config).unwrap();
-        let plain = std::fs::File::open(path).unwrap();
-        let pieces = plain.metadata().unwrap().len() as usize / SIZE;
-        let file = Arc::new(File::register(&driver, plain.try_clone().unwrap()).unwrap());
-        Bench { driver, plain, file, cold, pieces }
-    }
-
-    /// Scattered over the file, so that nothing reads ahead.
-    fn place(&self, n: usize) -> u64 {
-        ((n * 7919 + 13) % self.pieces * SIZE) as u64
-    }
-
-    fn prepare(&self) {
-        if self.cold {
-            rustix::fs::fadvise(self.plain.as_fd(), 0, None, rustix::fs::Advice::DontNeed).unwrap();
-        } else {
-            std::io::copy(&mut &self.plain, &mut std::io::sink()).unwrap();
-            std::io::Seek::rewind(&mut &self.plain).unwrap();
-        }
-    }
-
     fn buffers(&self) -> Vec<Buffer> {
         (0..COUNT).map(|_| Buffer::alloc(&self.driver, 0, SIZE).unwrap()).collect()
     }
@@ -89,11 +65,6 @@ impl Bench {
     }
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
-}
-
 fn compare(what: &str, bench: &Bench) {
     let mut times = [const { Vec::new() }; 4];
     for round in 0..=ROUNDS {
@@ -114,10 +85,8 @@ fn compare(what: &str, bench: &Bench) {
 }
 
 fn main() {
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let path = folder.path().join("data");
-    std::fs::write(&path, vec![7_u8; 128 << 20]).unwrap();
-    std::fs::File::open(&path).unwrap().sync_all().unwrap();
-    compare("4 KiB, cold, around the cache", &Bench::new(&path, PageCache::Direct, true));
-    compare("4 KiB, warm", &Bench::new(&path, PageCache::Auto, false));
+    let (_folder, path) = data();
+    let bench = |page_cache, cold| Bench(Subject::new(&path, page_cache, cold, SIZE));
+    compare("4 KiB, cold, around the cache", &bench(PageCache::Direct, true));
+    compare("4 KiB, warm", &bench(PageCache::Auto, false));
 }
