@@ -28,19 +28,23 @@ impl Policy {
     /// How a small transfer is to be carried, where no look at the file is needed to know.
     pub(crate) fn small(&self, transfer: &Transfer<'_>) -> Option<Cache> {
         match transfer.file.page_cache().unwrap_or(self.page_cache) {
-            PageCache::Buffered => Some(Cache::Through),
-            PageCache::Auto if transfer.len() < self.direct_min => Some(Cache::Through),
+            setting if self.goes_through(setting, transfer.len()) => Some(Cache::Through),
             // A read that meets the end of the file fails or comes back short, and is then carried with more care.
             PageCache::Direct if transfer.op == Op::Read => Some(Cache::Around),
             _ => None,
         }
     }
 
+    /// Whether a transfer of this size goes through the page cache whatever the file and the cache hold.
+    fn goes_through(&self, setting: PageCache, len: usize) -> bool {
+        setting == PageCache::Buffered || (setting == PageCache::Auto && len < self.direct_min)
+    }
+
     /// How the start of a transfer is to be carried, and how many bytes of it alike; at least one.
     pub(crate) fn next_run(&self, transfer: &Transfer<'_>) -> (Cache, usize) {
         let (file, op, len) = (transfer.file, transfer.op, transfer.len());
         let setting = file.page_cache().unwrap_or(self.page_cache);
-        if setting == PageCache::Buffered || (setting == PageCache::Auto && len < self.direct_min) {
+        if self.goes_through(setting, len) {
             return (Cache::Through, len);
         }
         let Some((_, align)) = file.staged_direct(op) else {
