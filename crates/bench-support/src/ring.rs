@@ -173,7 +173,7 @@ impl<'a> Session<'a> {
         };
         let entry = entry.user_data(lane as u64);
         let mut queue = self.ring.submission();
-        // SAFETY: descriptor and memory stay valid until the completion: the session borrows both and its destructor
+        // SAFETY: descriptor and memory stay valid until the completion: this value borrows both and its destructor
         // waits. No other request uses this lane, since a lane is submitted only when idle or to go on.
         unsafe { queue.push(&entry) }.map_err(|_| io::Error::other("the submission queue is full"))?;
         self.in_flight += 1;
