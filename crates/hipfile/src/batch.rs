@@ -17,6 +17,7 @@ use crate::queued::{Queued, Request, Source};
 use crate::registry::Registry;
 use crate::route::Way;
 use crate::slots::Refused;
+use crate::stats::{self, Event as Counted, Split};
 use crate::sys;
 use crate::ticket::Ending;
 use crate::transfer::{self, Cache};
@@ -150,6 +151,19 @@ impl RawBatch {
             let why = "the driver was opened before fork; open one in the child";
             return Err(Error::message(ErrorKind::DriverClosing, OP, why));
         }
+        let since = stats::now();
+        let result = self.hand_in(driver, entries, since);
+        let [read, write] = [Op::Read, Op::Write].map(|op| {
+            let mine = entries.iter().filter(move |entry| entry.op.unwrap_or(Op::Read) == op);
+            mine.fold((0, 0), |(n, bytes): (u64, u64), entry| (n + 1, bytes.wrapping_add(entry.len as u64)))
+        });
+        driver.inner.count_submission([read.0, write.0], [read.1, write.1], result.is_ok(), since);
+        result
+    }
+
+    /// As [`RawBatch::submit`] demands it, whose only part this is.
+    fn hand_in(&self, driver: &Driver, entries: &[Entry], since: u64) -> Result<()> {
+        const OP: &str = "submit batch";
         let mut last = None;
         let mut requests = Vec::new();
         requests.try_reserve_exact(entries.len()).map_err(|_| no_memory(OP))?;
@@ -163,7 +177,7 @@ impl RawBatch {
             piece: request,
         });
         let make = |request, ticket| Waiting {
-            queued: Queued::new(request, ticket),
+            queued: Queued::new(request, ticket, since),
             driver: Arc::clone(&driver.inner),
         };
         // Large entries wait for storage, each on a thread of its own; small ones share a thread until it has company.
@@ -273,6 +287,9 @@ impl Work for Waiting {
     }
 
     fn end(self, ending: Ending) {
+        let timed_out = matches!(ending, Ending::TimedOut);
+        let event = if timed_out { Counted::EntryTimedOut } else { Counted::EntryCanceled };
+        self.driver.meters().count(event, 1);
         self.queued.end(ending);
     }
 
@@ -350,10 +367,11 @@ fn serve(mut serving: Serving<'_, Waiting>, mut first: Option<Waiting>, mut left
 
 /// Carries one entry out as a synchronous call would be.
 fn carry(driver: &Inner, queued: Queued) {
-    let result = match queued.transfer() {
-        Some(transfer) => driver.carry(&transfer),
-        None => Err(Error::new(ErrorKind::InternalError, "batch")),
+    let (result, split) = match queued.transfer() {
+        Some(transfer) => driver.carry_split(&transfer),
+        None => (Err(Error::new(ErrorKind::InternalError, "batch")), Split::default()),
     };
+    driver.count_entry(queued.op(), &result, split, queued.since);
     queued.done(result);
 }
 
@@ -394,6 +412,8 @@ impl Source for Turn<'_> {
                 waiting.queued
             }
         };
+        let mut queued = queued;
+        queued.began = self.driver.meters().begin(queued.len());
         self.left -= 1;
         self.taken += 1;
         self.bytes += queued.len();
@@ -406,9 +426,12 @@ impl Source for Turn<'_> {
 
     fn moved(&mut self, piece: Queued) {
         if let Some(transfer) = piece.transfer() {
-            self.driver.queue_moved(self.way, &transfer);
+            self.driver.queue_moved(self.way, &transfer, piece.began);
         }
         let len = piece.len();
+        let (engines, timed) = (1 << self.way.engine(), piece.began.is_some());
+        let split = Split { staged: len, engines, timed, ..Split::default() };
+        self.driver.count_entry(piece.op(), &Ok(len), split, piece.since);
         piece.done(Ok(len));
     }
 

@@ -32,6 +32,14 @@ pub(crate) enum Place {
 }
 
 impl Place {
+    /// The GPU whose memory it is; `None` for host memory.
+    pub(crate) fn gpu(&self) -> Option<u32> {
+        match self {
+            Place::Device { ordinal, .. } => Some(*ordinal),
+            Place::Host => None,
+        }
+    }
+
     /// The memory node that staging memory for it should lie on, where there are several.
     pub(crate) fn node(&self) -> Option<u32> {
         match self {

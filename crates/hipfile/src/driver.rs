@@ -1,25 +1,29 @@
 //! The Driver: what is registered, and the verbs on it. It checks nothing that `transfer` checks and moves no byte.
 
+mod counted;
+mod live;
+
 use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::block::{BlockPool, Pin};
 use crate::buffer::{BufferRecord, DevPtr, Place};
-use crate::config::{Config, Invalid, PageCache, Setting, Value, WriteSync};
+use crate::config::{Config, PageCache};
 use crate::device::{DeviceInfo, Devices, MemoryKind};
 use crate::engine::{self, Parts};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::FileRecord;
 use crate::lane::Lanes;
 use crate::limits::Limits;
+use crate::monitor::Statistics;
 use crate::op::Op;
 use crate::pool::Helpers;
 use crate::rangemap::{RangeMap, Ranged, Removal, View};
 use crate::reason::Reason;
 use crate::registry::Registry;
-use crate::route::{Pause, Router, Stage, Walk, Way};
-use crate::stats::{Counters, Stats};
+use crate::route::Router;
+use crate::stats::{Event, Meters, Snapshot, Stats};
 use crate::sys;
 use crate::transfer::{self, Transfer};
 use crate::usage::Hold;
@@ -66,7 +70,8 @@ pub(crate) struct Inner {
     router: Router,
     workers: Workers,
     lanes: Lanes,
-    counters: Counters,
+    statistics: Statistics,
+    meters: Meters,
     /// [`sys::forks`] at open; another number means that this is a child that inherited the driver.
     forks: u32,
 }
@@ -83,6 +88,16 @@ impl Driver {
     /// # Errors
     /// None today; later settings may be refused.
     pub fn open(config: Config) -> Result<Driver> {
+        let statistics = if config.stats_level > 0 { Statistics::new() } else { Statistics::none() };
+        Driver::open_with(config, &statistics)
+    }
+
+    /// As [`Driver::open`], and counts where others have counted: for a process that opens one driver after the other.
+    ///
+    /// # Errors
+    /// As [`Driver::open`].
+    pub fn open_with(config: Config, statistics: &Statistics) -> Result<Driver> {
+        let level = config.stats_level;
         let lanes = Lanes::new(config.block_len, config.stream_max());
         let pool_max = config.pool_max(lanes.limit(config.stream_max()));
         let blocks = BlockPool::new(config.block_len, pool_max, config.pool_idle);
@@ -103,7 +118,8 @@ impl Driver {
                 router,
                 workers: Workers::new("hipfile-batch", QUEUE_THREADS),
                 lanes,
-                counters: Counters::new(),
+                meters: Meters::new(statistics.ledger().cloned(), level),
+                statistics: statistics.clone(),
                 forks: sys::forks(),
             }),
         })
@@ -116,7 +132,10 @@ impl Driver {
         }
         self.inner.by_fd.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.inner.files.drain().iter().for_each(|f| f.usage.retire_anyway());
-        self.inner.buffers.drain().iter().for_each(|b| b.usage.retire_anyway());
+        for buffer in self.inner.buffers.drain() {
+            buffer.usage.retire_anyway();
+            self.inner.count_memory(buffer.place().gpu(), false, buffer.len());
+        }
     }
 
     /// The settings it was opened with.
@@ -124,42 +143,19 @@ impl Driver {
         &self.inner.config
     }
 
-    /// The settings as they are now, with what [`Driver::change`] did.
-    pub fn settings(&self) -> Config {
-        self.inner.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Changes settings that are live: all of them, or none.
-    ///
-    /// # Errors
-    /// Why one cannot be changed, or not to this value.
-    pub fn change(&self, changes: &[(&'static Setting, Value)]) -> Result<(), Invalid> {
-        if self.in_forked_child() {
-            return Err(Invalid::Frozen("the driver was opened before fork".into()));
-        }
-        let mut now = self.inner.now.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut next = now.clone();
-        for (setting, value) in changes {
-            if !setting.live {
-                return Err(Invalid::Frozen(format!("{} is frozen while the driver is open", setting.name)));
-            }
-            setting.set(&mut next, value)?;
-        }
-        next.check_live()?;
-        let streams = self.inner.lanes.limit(next.stream_max());
-        if next.pinned_max < streams + next.block_len {
-            let why = format!("{} bytes: streams have {streams} already, pinned", next.pinned_max);
-            return Err(Invalid::Range(why));
-        }
-        self.inner.blocks.limit(next.pool_max(streams));
-        self.inner.limits.follow(&next);
-        *now = next;
-        Ok(())
-    }
-
-    /// What it has moved so far.
+    /// What it has moved so far, by engine and reason; nothing where nothing is counted ([`Config::stats_level`]).
     pub fn stats(&self) -> Stats {
-        self.inner.counters.sum(&engine::NAMES)
+        self.snapshot().stats(&engine::NAMES)
+    }
+
+    /// All that is counted, of all drivers that count where this one does.
+    pub fn snapshot(&self) -> Snapshot {
+        self.inner.statistics.snapshot()
+    }
+
+    /// Where it counts.
+    pub fn statistics(&self) -> &Statistics {
+        &self.inner.statistics
     }
 
     /// The GPUs. Loads the runtime.
@@ -195,6 +191,12 @@ impl Driver {
     /// `Io` with errno for a bad descriptor, `InvalidFileType` for a pipe, socket or directory,
     /// `HandleAlreadyRegistered` when this number is registered already and still names the same file.
     pub fn register_file(&self, fd: RawFd) -> Result<FileId> {
+        let result = self.begin_file(fd);
+        self.counted(&result, Event::FileOk, Event::FileErr);
+        result
+    }
+
+    fn begin_file(&self, fd: RawFd) -> Result<FileId> {
         const OP: &str = "register file";
         self.check_process(OP, ErrorKind::DriverClosing)?;
         let record = FileRecord::inspect(fd)?;
@@ -223,6 +225,12 @@ impl Driver {
     /// # Errors
     /// `HandleNotRegistered`, or `InternalError` while a transfer uses the file (nothing changes then).
     pub fn deregister_file(&self, id: FileId) -> Result<()> {
+        let result = self.end_file(id);
+        self.counted(&result, Event::FileEndOk, Event::FileEndErr);
+        result
+    }
+
+    fn end_file(&self, id: FileId) -> Result<()> {
         const OP: &str = "deregister file";
         self.check_process(OP, ErrorKind::HandleNotRegistered)?;
         let mut by_fd = self.inner.by_fd.lock().unwrap_or_else(PoisonError::into_inner);
@@ -255,8 +263,15 @@ impl Driver {
     /// The memory must stay valid until it is deregistered, and must not be accessed in a conflicting way during a
     /// transfer.
     pub unsafe fn register_buffer(&self, ptr: DevPtr, len: usize, flags: i32) -> Result<()> {
-        const OP: &str = "register buffer";
         let _ = flags;
+        let result = self.begin_buffer(ptr, len);
+        self.counted(&result, Event::BufferOk, Event::BufferErr);
+        result
+    }
+
+    /// As [`Driver::register_buffer`] demands it, whose only part this is.
+    fn begin_buffer(&self, ptr: DevPtr, len: usize) -> Result<()> {
+        const OP: &str = "register buffer";
         self.check_process(OP, ErrorKind::DriverClosing)?;
         let taken = || Error::message(ErrorKind::MemoryAlreadyRegistered, OP, format!("{:#x}", ptr.0));
         if self.inner.buffers.view().exact(ptr.0).is_some() {
@@ -271,7 +286,10 @@ impl Driver {
         self.inner.blocks.warm(place.node());
         // SAFETY: the caller promises that the memory stays valid; its place was just asked for.
         let record = unsafe { BufferRecord::new(ptr.0, len, place) };
-        self.inner.buffers.insert(Arc::new(record)).map_err(|_| taken())
+        let gpu = record.place().gpu();
+        self.inner.buffers.insert(Arc::new(record)).map_err(|_| taken())?;
+        self.inner.count_memory(gpu, true, len);
+        Ok(())
     }
 
     /// Ends the registration of exactly this address.
@@ -279,10 +297,25 @@ impl Driver {
     /// # Errors
     /// `MemoryNotRegistered`, or `InternalError` while a transfer uses the memory (nothing changes then).
     pub fn deregister_buffer(&self, ptr: DevPtr) -> Result<()> {
+        let result = self.end_buffer(ptr);
+        self.counted(&result, Event::BufferEndOk, Event::BufferEndErr);
+        result
+    }
+
+    fn end_buffer(&self, ptr: DevPtr) -> Result<()> {
         const OP: &str = "deregister buffer";
         self.check_process(OP, ErrorKind::DriverClosing)?;
-        match self.inner.buffers.remove(ptr.0, |record| record.usage.retire()) {
-            Removal::Done => Ok(()),
+        let mut ended = None;
+        let removal = self.inner.buffers.remove(ptr.0, |record| {
+            let retired = record.usage.retire();
+            ended = retired.then(|| (record.place().gpu(), record.len()));
+            retired
+        });
+        match removal {
+            Removal::Done => {
+                ended.inspect(|(gpu, len)| self.inner.count_memory(*gpu, false, *len));
+                Ok(())
+            }
             Removal::Refused => {
                 Err(Error::message(ErrorKind::InternalError, OP, "a transfer is using the memory"))
             }
@@ -345,6 +378,23 @@ impl Driver {
         file_offset: i64,
         buffer_offset: i64,
     ) -> Result<usize> {
+        self.transfer_at(op, file, ptr, len, file_offset, buffer_offset).unwrap_or_else(|refused| {
+            self.inner.meters.count(if op == Op::Read { Event::ReadRefused } else { Event::WriteRefused }, 1);
+            Err(refused)
+        })
+    }
+
+    /// # Errors
+    /// Nothing was tried.
+    fn transfer_at(
+        &self,
+        op: Op,
+        file: FileId,
+        ptr: DevPtr,
+        len: usize,
+        file_offset: i64,
+        buffer_offset: i64,
+    ) -> Result<Result<usize>> {
         let inner = &*self.inner;
         let unknown = || unknown(op.name(), file);
         if self.in_forked_child() {
@@ -365,7 +415,7 @@ impl Driver {
             }
         };
         let transfer = transfer::check(op, &file, record, ptr.0, len, file_offset, buffer_offset)?;
-        inner.carry(&transfer)
+        Ok(inner.carry(&transfer))
     }
 
     /// Gives a file a page cache setting of its own, or with `None` the driver's again.
@@ -379,21 +429,6 @@ impl Driver {
         Ok(())
     }
 
-    /// Gives staging memory that is not in use back to the system now. Bytes given back.
-    pub fn trim(&self) -> usize {
-        if self.in_forked_child() { 0 } else { self.inner.blocks.trim(0) }
-    }
-
-    /// Bytes of staging memory held now.
-    pub fn staging_bytes(&self) -> usize {
-        self.inner.blocks.resident()
-    }
-
-    /// Most bytes of staging memory, as the settings are now.
-    pub fn staging_max(&self) -> usize {
-        self.inner.blocks.most()
-    }
-
     pub(crate) fn file_record(&self, id: FileId) -> Option<Arc<FileRecord>> {
         self.inner.files.get(id.0).map(|found| found.to_arc())
     }
@@ -404,44 +439,7 @@ pub(crate) fn unknown(op: &'static str, id: FileId) -> Error {
     Error::message(ErrorKind::HandleNotRegistered, op, format!("handle {:#x}", id.as_raw()))
 }
 
-/// Makes a write durable. Its failure fails the call: the data may not be safe.
-fn sync(transfer: &Transfer<'_>) -> Result<()> {
-    const OP: &str = "write";
-    let plain = transfer.file.plain(OP)?;
-    rustix::io::retry_on_intr(|| rustix::fs::fdatasync(plain.fd)).map_err(|e| Error::errno(OP, e))
-}
-
 impl Inner {
-    /// Carries a checked transfer out on this thread.
-    pub(crate) fn carry(&self, transfer: &Transfer<'_>) -> Result<usize> {
-        if transfer.len() == 0 {
-            return Ok(0);
-        }
-        let moved = self.router.run(transfer, [&self.counters, &transfer.file.counters])?;
-        if transfer.op == Op::Write && self.config.write_sync == WriteSync::Data {
-            sync(transfer)?;
-        }
-        Ok(moved)
-    }
-
-    /// Goes on with the transfer of a held stream.
-    pub(crate) fn carry_held(
-        &self,
-        transfer: &Transfer<'_>,
-        walk: &mut Walk,
-        stage: &mut Stage<'_>,
-    ) -> Pause {
-        let counters = [&self.counters, &transfer.file.counters];
-        match self.router.carry(transfer, &counters, walk, Some(stage)) {
-            Pause::Finished(Ok(moved))
-                if transfer.op == Op::Write && self.config.write_sync == WriteSync::Data =>
-            {
-                Pause::Finished(sync(transfer).map(|()| moved))
-            }
-            pause => pause,
-        }
-    }
-
     /// The settings that may change.
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
@@ -455,11 +453,6 @@ impl Inner {
     /// The engines, for work that takes a queue of theirs.
     pub(crate) fn router(&self) -> &Router {
         &self.router
-    }
-
-    /// Counts what a queue has moved wholly.
-    pub(crate) fn queue_moved(&self, way: Way, transfer: &Transfer<'_>) {
-        self.router.queue_moved(way, transfer, &[&self.counters, &transfer.file.counters]);
     }
 
     /// The threads that carry out queued work.
@@ -524,6 +517,7 @@ impl Inner {
                     unpin: Box::new(move |start| drop(again.unpin(start))),
                 });
             }
+            self.describe(&devices);
             devices
         })
     }

@@ -53,6 +53,7 @@ mod info;
 #[allow(unsafe_code, reason = "memory that streams copy from and to")]
 mod lane;
 mod limits;
+mod monitor;
 mod notice;
 mod op;
 #[allow(unsafe_code, reason = "submits memory it owns")]
@@ -70,6 +71,7 @@ mod reason;
 mod registry;
 mod route;
 mod slots;
+#[allow(unsafe_code, reason = "maps pages that processes share")]
 mod stats;
 pub mod storage;
 #[allow(unsafe_code, reason = "work that outlives the call, on the caller's stream")]
@@ -97,12 +99,16 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::{DirectAlign, FileType};
 pub use handle::{Buffer, File};
 pub use info::FileInfo;
+pub use monitor::Statistics;
 pub use op::Op;
 pub use owned::{Batch, Finished, Job};
 pub use owned_stream::{Pending, Stream};
 pub use pace::Rates;
 pub use reason::Reason;
-pub use stats::{EngineStats, ReasonStats, Stats};
+pub use stats::{
+    BatchStats, Calls, EngineStats, GpuStats, Malformed, Named, ReasonStats, Registrations, Side, SizeClass,
+    Snapshot, Stats, StreamStats,
+};
 pub use stream::{Ask, Caller};
 pub use transfer::MAX_TRANSFER;
 

@@ -25,13 +25,17 @@ pub(crate) struct Request {
 #[derive(Debug)]
 pub(crate) struct Queued {
     request: Request,
+    /// When it was handed in, by the clock of the statistics.
+    pub(crate) since: u64,
+    /// When a queue was given it, if that time is taken.
+    pub(crate) began: Option<u64>,
     /// Last, so that a lost piece lets go of file and memory before it tells.
     ticket: Ticket,
 }
 
 impl Queued {
-    pub(crate) fn new(request: Request, ticket: Ticket) -> Queued {
-        Queued { request, ticket }
+    pub(crate) fn new(request: Request, ticket: Ticket, since: u64) -> Queued {
+        Queued { request, since, began: None, ticket }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -40,6 +44,11 @@ impl Queued {
 
     pub(crate) fn is_write(&self) -> bool {
         self.request.op == Op::Write
+    }
+
+    /// Its direction.
+    pub(crate) fn op(&self) -> Op {
+        self.request.op
     }
 
     /// The transfer itself; `None` only for a range that was never checked.
@@ -56,7 +65,7 @@ impl Queued {
 
     /// Lets go of file and memory, then tells.
     pub(crate) fn end(self, ending: Ending) {
-        let Queued { request, ticket } = self;
+        let Queued { request, ticket, .. } = self;
         drop(request);
         ticket.complete(ending);
     }

@@ -19,7 +19,7 @@ use crate::op::Op;
 use crate::pace;
 use crate::policy::Policy;
 use crate::reason::Reason;
-use crate::stats::Counters;
+use crate::stats::Meter;
 use crate::transfer::{Cache, Transfer};
 
 pub(crate) use stage::Stage;
@@ -229,29 +229,26 @@ impl Router {
     }
 
     /// Counts a transfer that a queue has moved wholly.
-    pub(crate) fn queue_moved(&self, way: Way, transfer: &Transfer<'_>, counters: &[&Counters]) {
+    pub(crate) fn queue_moved(&self, way: Way, transfer: &Transfer<'_>, meter: &Meter<'_>) {
         self.warn(transfer.file, way.staged);
-        for counters in counters {
-            counters.moved(transfer.op, way.index, transfer.len(), true);
-            counters.staged(transfer.op, way.staged, transfer.len(), true);
-        }
+        meter.staged_whole(way.index, way.staged, transfer.len());
     }
 
     /// Carries a transfer out, engine by engine.
     ///
     /// # Errors
     /// Only when no byte moved; an error after that shows on the next call.
-    pub(crate) fn run(&self, transfer: &Transfer<'_>, counters: [&Counters; 2]) -> Result<usize> {
+    pub(crate) fn run(&self, transfer: &Transfer<'_>, meter: &Meter<'_>) -> Result<usize> {
         if transfer.len() <= self.small_max
-            && let Some(result) = self.run_small(transfer, counters)
+            && let Some(result) = self.run_small(transfer, meter)
         {
             return result;
         }
-        self.run_whole(transfer, &counters)
+        self.run_whole(transfer, meter)
     }
 
     /// The short way: for a small transfer that the last resort carries in one piece. `None` when it is not so simple.
-    fn run_small(&self, transfer: &Transfer<'_>, counters: [&Counters; 2]) -> Option<Result<usize>> {
+    fn run_small(&self, transfer: &Transfer<'_>, meter: &Meter<'_>) -> Option<Result<usize>> {
         let cache = self.policy.small(transfer)?;
         let (mut reason, mut last) = (self.no_direct, None);
         for (index, engine) in &self.engines {
@@ -273,13 +270,11 @@ impl Router {
             Ok(moved) => moved,
             // The GPU's own error is the answer; to try again could hide it.
             Err(error) => {
-                counters.iter().for_each(|c| c.failed(transfer.op, engine::LAST_RESORT));
+                meter.failed(engine::LAST_RESORT, false);
                 return Some(Err(self.explain(transfer, Some(engine.name()), error)));
             }
         };
-        for counters in counters {
-            counters.staged_whole(transfer.op, engine::LAST_RESORT, reason, moved);
-        }
+        meter.staged_whole(engine::LAST_RESORT, reason, moved);
         Some(Ok(moved))
     }
 
@@ -293,10 +288,10 @@ impl Router {
     }
 
     #[inline(never)]
-    fn run_whole(&self, transfer: &Transfer<'_>, counters: &[&Counters]) -> Result<usize> {
+    fn run_whole(&self, transfer: &Transfer<'_>, meter: &Meter<'_>) -> Result<usize> {
         let started = (self.adaptive != Adaptive::Off).then(Instant::now);
         let mut walk = Walk::default();
-        let Pause::Finished(result) = self.carry(transfer, counters, &mut walk, None) else {
+        let Pause::Finished(result) = self.carry(transfer, meter, &mut walk, None) else {
             unreachable!("only a transfer with a stage pauses");
         };
         if let (Some(started), Some(direct), Ok(moved)) = (started, walk.went(), &result)
@@ -312,7 +307,7 @@ impl Router {
     pub(crate) fn carry(
         &self,
         transfer: &Transfer<'_>,
-        counters: &[&Counters],
+        meter: &Meter<'_>,
         walk: &mut Walk,
         mut stage: Option<&mut Stage<'_>>,
     ) -> Pause {
@@ -375,12 +370,7 @@ impl Router {
             if outcome.moved > 0 || matches!(outcome.stop, Stop::Done) {
                 let first = walk.counted & bit == 0;
                 walk.counted |= bit;
-                for counters in counters {
-                    counters.moved(op, index, outcome.moved, first);
-                    if let Some(reason) = staged {
-                        counters.staged(op, reason, outcome.moved, first);
-                    }
-                }
+                meter.moved(index, outcome.moved, first, staged);
                 if choice.engine.is_direct() {
                     transfer.file.breakers[index].succeeded();
                 }
@@ -395,7 +385,7 @@ impl Router {
                     walk.given_up = Some(why);
                 }
                 Stop::Failed(error) => {
-                    counters.iter().for_each(|c| c.failed(op, index));
+                    meter.failed(index, choice.engine.is_direct());
                     let retry = retry(&error);
                     let errno = error.os_error();
                     walk.failure = Some((choice.engine.name(), error));

@@ -1,21 +1,34 @@
-//! Counters of what moved, by engine and direction. Counting only; rates, histograms and reports are made elsewhere.
+//! Counters of what moved. Each file has its own, by engine, direction and reason; the process's are in `ledger`. Counting
+//! only: what is done with the sums is the readers' business.
 
-use std::sync::OnceLock;
+#[allow(dead_code, reason = "who serves it comes next")]
+mod amd;
+mod figures;
+mod layout;
+mod ledger;
+#[allow(dead_code, reason = "as above")]
+mod region;
+mod slot;
+mod snapshot;
+
+use std::cell::Cell as Mutable;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
 
 use crate::op::Op;
 use crate::reason::Reason;
-use crate::usage::thread_stripe;
+pub(crate) use layout::{Event, MAX_ENGINES};
+pub(crate) use ledger::{Ended, Ledger, Pen, now};
+use slot::{add, slot};
+pub use snapshot::{
+    BatchStats, Calls, GpuStats, Malformed, Named, Registrations, Side, SizeClass, Snapshot, StreamStats,
+};
 
-/// Most engines there can be; a test holds the list of engines below it.
-pub(crate) const MAX_ENGINES: usize = 8;
-/// Shards that one thread has for itself: the first threads of the process, which get by without locked additions.
-const OWN: usize = 48;
-/// Shards that all later threads share.
-const SHARED: usize = 16;
-const STRIPES: usize = OWN + SHARED;
+/// The largest transfer, for the classes of sizes.
+#[cfg(test)]
+pub(crate) const MAX_SIZE: usize = 0x7fff_f000;
 
 #[derive(Debug, Default)]
 struct Cell {
@@ -48,7 +61,7 @@ impl Default for Shard {
 /// Counters striped over threads, so that counting never shares a cache line for long.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    shards: [OnceLock<Box<CachePadded<Shard>>>; STRIPES],
+    shards: [OnceLock<Box<CachePadded<Shard>>>; layout::SHARDS],
 }
 
 /// What one engine did in one direction.
@@ -94,14 +107,12 @@ pub struct Stats {
 
 impl Counters {
     pub(crate) fn new() -> Counters {
-        Counters { shards: [const { OnceLock::new() }; STRIPES] }
+        Counters { shards: [const { OnceLock::new() }; layout::SHARDS] }
     }
 
     /// This thread's shard, and whether no other thread writes to it.
     fn shard(&self) -> (&Shard, bool) {
-        let thread = thread_stripe();
-        let own = thread < OWN;
-        let at = if own { thread } else { OWN + thread % SHARED };
+        let (at, own) = slot();
         (self.shards[at].get_or_init(Box::default), own)
     }
 
@@ -185,12 +196,152 @@ impl Counters {
     }
 }
 
-/// Adds to a counter; without a locked instruction where this thread is the only one that writes to it.
-fn add(counter: &AtomicU64, n: u64, own: bool) {
-    if own {
-        counter.store(counter.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
-    } else {
-        counter.fetch_add(n, Ordering::Relaxed);
+/// What one transfer is counted in while it is carried out: its file's counters, and the process's if it has any.
+pub(crate) struct Meter<'a> {
+    file: &'a Counters,
+    op: Op,
+    pen: Option<Pen<'a>>,
+    began: Option<u64>,
+    split: Mutable<Split>,
+}
+
+/// How a transfer went so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Split {
+    pub(crate) direct: usize,
+    pub(crate) staged: usize,
+    /// Whether its last attempt failed, and then whether that was a direct one.
+    pub(crate) failed: Option<bool>,
+    /// The engines that moved something, one bit each.
+    pub(crate) engines: u8,
+    /// Whether its time is taken.
+    pub(crate) timed: bool,
+}
+
+impl<'a> Meter<'a> {
+    /// Goes on with a transfer that has paused.
+    pub(crate) fn resume(self, split: Split) -> Meter<'a> {
+        self.split.set(split);
+        self
+    }
+
+    pub(crate) fn split(&self) -> Split {
+        self.split.get()
+    }
+
+    fn note(&self, engine: usize, bytes: usize, direct: bool) {
+        let mut split = self.split.get();
+        split.engines |= 1 << (engine % MAX_ENGINES);
+        *(if direct { &mut split.direct } else { &mut split.staged }) += bytes;
+        self.split.set(split);
+    }
+
+    /// A part of it that moved, and why it was staged if it was; the first of an engine counts as its operation.
+    pub(crate) fn moved(&self, engine: usize, bytes: usize, first: bool, staged: Option<Reason>) {
+        self.note(engine, bytes, staged.is_none());
+        self.file.moved(self.op, engine, bytes, first);
+        if let Some(pen) = &self.pen {
+            pen.moved(engine, bytes as u64, first);
+        }
+        if let Some(reason) = staged {
+            self.file.staged(self.op, reason, bytes, first);
+            if let Some(pen) = &self.pen {
+                pen.staged(reason, bytes as u64, first);
+            }
+        }
+    }
+
+    /// All of it, staged by one engine.
+    pub(crate) fn staged_whole(&self, engine: usize, reason: Reason, bytes: usize) {
+        self.note(engine, bytes, false);
+        self.file.staged_whole(self.op, engine, reason, bytes);
+        if let Some(pen) = &self.pen {
+            pen.moved(engine, bytes as u64, true);
+            pen.staged(reason, bytes as u64, true);
+        }
+    }
+
+    /// One attempt that failed.
+    pub(crate) fn failed(&self, engine: usize, direct: bool) {
+        self.split.set(Split { failed: Some(direct), ..self.split.get() });
+        self.file.failed(self.op, engine);
+        if let Some(pen) = &self.pen {
+            pen.failed(engine);
+        }
+    }
+
+    /// Its end. `took` where that is not the time since it began.
+    pub(crate) fn end(&self, len: usize, ok: bool, unaligned: bool, took: Option<u64>) {
+        if let Some(pen) = &self.pen {
+            let Split { direct, staged, failed, .. } = self.split.get();
+            let failed = (!ok).then_some(failed.unwrap_or(false));
+            pen.ended(&Ended { len, direct, staged, failed, unaligned, began: self.began, took });
+        }
+    }
+}
+
+/// How a driver counts: on which page, and of how many small transfers the time of one is taken.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meters {
+    ledger: Option<Arc<Ledger>>,
+    one_in: u32,
+}
+
+impl Meters {
+    /// As a level of 0 to 3 wants it.
+    pub(crate) fn new(ledger: Option<Arc<Ledger>>, level: usize) -> Meters {
+        let one_in = match level {
+            0 => return Meters::default(),
+            1 => 16,
+            2 => 4,
+            _ => 1,
+        };
+        if let Some(ledger) = &ledger {
+            ledger.set_level(level as u64, u64::from(one_in));
+        }
+        Meters { ledger, one_in }
+    }
+
+    pub(crate) fn ledger(&self) -> Option<&Arc<Ledger>> {
+        self.ledger.as_ref()
+    }
+
+    /// Counts something that is no transfer.
+    pub(crate) fn count(&self, event: Event, n: u64) {
+        if let Some(ledger) = &self.ledger {
+            ledger.count(event, n);
+        }
+    }
+
+    /// Counts how something ended.
+    pub(crate) fn ended(&self, ok: bool, well: Event, badly: Event) {
+        self.count(if ok { well } else { badly }, 1);
+    }
+
+    /// The time now, if that of a transfer of this size is to be taken.
+    pub(crate) fn begin(&self, len: usize) -> Option<u64> {
+        thread_local!(static TURN: Mutable<u32> = const { Mutable::new(0) });
+        self.ledger.as_ref()?;
+        if len < layout::SMALL && self.one_in > 1 {
+            let turn = TURN.try_with(|turn| turn.replace(turn.get().wrapping_add(1))).unwrap_or(0);
+            if !turn.is_multiple_of(self.one_in) {
+                return None;
+            }
+        }
+        Some(now())
+    }
+
+    /// What a transfer is counted in that has begun.
+    pub(crate) fn meter<'a>(
+        &'a self,
+        file: &'a Counters,
+        op: Op,
+        gpu: Option<u32>,
+        began: Option<u64>,
+    ) -> Meter<'a> {
+        let pen = self.ledger.as_ref().map(|ledger| ledger.sheet().pen(op, Ledger::row_of(gpu)));
+        let split = Split { timed: began.is_some(), ..Split::default() };
+        Meter { file, op, pen, began, split: Mutable::new(split) }
     }
 }
 

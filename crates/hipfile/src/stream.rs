@@ -16,6 +16,7 @@ use crate::file::FileRecord;
 use crate::lane::{Lane, Seat};
 use crate::op::Op;
 use crate::route::{Pause, Stage, Walk};
+use crate::stats::{self, Event, Split};
 use crate::transfer;
 use crate::usage::Hold;
 
@@ -69,6 +70,9 @@ struct State {
     first: Ask,
     bound: bool,
     walk: Walk,
+    /// How it went so far, and how long our threads were at it, in nanoseconds.
+    split: Split,
+    took: u64,
     /// The part of the transfer that is in the Block.
     range: Range<usize>,
     /// An appended write, as far as it has come.
@@ -133,9 +137,23 @@ impl Driver {
         file: FileId,
         ptr: DevPtr,
         stream: StreamPtr,
-        mut caller: Box<dyn Caller>,
+        caller: Box<dyn Caller>,
     ) -> Result<()> {
         self.check_process(op.name(), ErrorKind::DriverClosing)?;
+        let result = self.queue(op, file, ptr, stream, caller);
+        self.inner.meters().ended(result.is_ok(), Event::StreamAccepted, Event::StreamRefused);
+        result
+    }
+
+    /// As [`Driver::enqueue`] demands it, whose only part this is.
+    fn queue(
+        &self,
+        op: Op,
+        file: FileId,
+        ptr: DevPtr,
+        stream: StreamPtr,
+        mut caller: Box<dyn Caller>,
+    ) -> Result<()> {
         let inner = &self.inner;
         let file = inner.hold_file(file).ok_or_else(|| unknown(op.name(), file))?;
         let mut first = caller.bind();
@@ -192,6 +210,8 @@ impl Driver {
                 first,
                 bound: fixed,
                 walk: Walk::default(),
+                split: Split::default(),
+                took: 0,
                 range: 0..0,
                 collected: Vec::new(),
                 result: None,
@@ -336,10 +356,13 @@ impl Operation {
         // SAFETY: the Block is this lane's, whose operations take turns; the copy from or to it is over or not yet begun.
         let bytes = unsafe { self.seat.bytes() };
         let mut stage = Stage::new(bytes, self.quantum, state.range.clone(), &mut state.collected);
-        let paused = self.inner.carry_held(&transfer, &mut state.walk, &mut stage);
+        let began = stats::now();
+        let paused = self.inner.carry_held(&transfer, &mut state.walk, &mut stage, &mut state.split);
+        state.took += stats::now().saturating_sub(began);
         state.range = stage.range();
         let finished = matches!(paused, Pause::Finished(_));
         if let Pause::Finished(result) = paused {
+            self.count(&transfer, &result, state.split, state.took);
             state.result = Some(result);
         }
         if state.range.is_empty() || (finished && self.op == Op::Write) {
@@ -351,6 +374,14 @@ impl Operation {
             Op::Read => self.say(memory, block, state.range.len()),
             Op::Write => self.say(block, memory, state.range.len()),
         }
+    }
+
+    fn count(&self, transfer: &transfer::Transfer<'_>, result: &Result<usize>, split: Split, took: u64) {
+        self.inner.held_ended(transfer, result.is_ok(), split, took);
+        let meters = self.inner.meters();
+        meters.ended(result.is_ok(), Event::StreamDone, Event::StreamFailed);
+        let bytes = if self.op == Op::Read { Event::StreamReadBytes } else { Event::StreamWriteBytes };
+        meters.count(bytes, *result.as_ref().unwrap_or(&0) as u64);
     }
 
     /// Tells the next copy what to do.

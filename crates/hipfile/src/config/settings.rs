@@ -230,8 +230,8 @@ pub const SETTINGS: &[Setting] = &[
         "True holds streams by a function that does not return, instead of the runtime's memory operations.")
         .parameter("hipFileParamStreamMemopsBypass"),
     row!("stats_level", "HIPFILE_STATS_LEVEL", count(0, 3), "1", stats_level,
-        "How much is counted.")
-        .parameter("hipFileParamProfileStats").no_effect(),
+        "How much is counted: 0 nothing, and no thread serves statistics; 1 everything, and the time of one in 16 transfers below 64 KiB and of all others; 2 the time of one in 4; 3 of all.")
+        .parameter("hipFileParamProfileStats"),
     row!("log_level", "HIPFILE_LOG_LEVEL", Kind::Word(LogLevel::WORDS), "warn", log_level,
         "How much is logged.")
         .parameter("hipFileParamLoggingLevel").no_effect(),

@@ -147,6 +147,9 @@ pub(crate) const ENGINES: &[(&str, Constructor)] =
 /// The index of the engine that carries everything.
 pub(crate) const LAST_RESORT: usize = 2;
 
+/// The index of the engine that stages by io_uring.
+pub(crate) const URING: usize = 1;
+
 /// The engines' names, in order of their index.
 pub(crate) const NAMES: [&str; ENGINES.len()] = {
     let mut names = [""; ENGINES.len()];
@@ -166,7 +169,7 @@ mod tests {
     fn the_list_agrees_with_configuration_and_counters() {
         assert_eq!(NAMES.as_slice(), crate::config::ENGINE_NAMES);
         assert!(ENGINES.len() <= crate::stats::MAX_ENGINES);
-        assert_eq!(NAMES[LAST_RESORT], "bounce");
+        assert_eq!((NAMES[LAST_RESORT], NAMES[URING]), ("bounce", "uring"));
         let parts = Parts {
             blocks: BlockPool::new(1 << 16, 1 << 16, None),
             helpers: Arc::new(Helpers::new(0)),

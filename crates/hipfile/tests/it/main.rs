@@ -81,6 +81,7 @@ mod suite {
     mod rings;
     mod settings;
     mod staged;
+    mod statistics;
     mod stream_rules;
     mod streams;
     mod streams_many;

@@ -1,0 +1,152 @@
+//! The driver's transfers, counted: what the statistics are told about each. It decides nothing about them.
+
+use super::{Driver, Inner};
+use crate::config::WriteSync;
+use crate::device::Devices;
+use crate::engine;
+use crate::error::{Error, Result};
+use crate::op::Op;
+use crate::route::{Pause, Stage, Walk, Way};
+use crate::stats::{self, Event, Meter, Meters, Split};
+use crate::transfer::Transfer;
+
+/// Makes a write durable. Its failure fails the call: the data may not be safe.
+fn sync(transfer: &Transfer<'_>) -> Result<()> {
+    const OP: &str = "write";
+    let plain = transfer.file.plain(OP)?;
+    rustix::io::retry_on_intr(|| rustix::fs::fdatasync(plain.fd)).map_err(|e| Error::errno(OP, e))
+}
+
+/// Whether direct access would want it otherwise aligned.
+fn is_unaligned(transfer: &Transfer<'_>) -> bool {
+    let (mem, offset) = transfer.file.direct_align().map_or((4096, 4096), |align| {
+        (align.mem, if transfer.op == Op::Read { align.read_offset } else { align.offset })
+    });
+    let off = transfer.file_offset | transfer.len() as u64;
+    off & u64::from(offset - 1) != 0 || transfer.span.start() & (mem as usize - 1) != 0
+}
+
+impl Driver {
+    /// Counts how a call ended.
+    pub(super) fn counted<T>(&self, result: &Result<T>, well: Event, badly: Event) {
+        if !self.in_forked_child() {
+            self.inner.meters.ended(result.is_ok(), well, badly);
+        }
+    }
+}
+
+impl Inner {
+    /// Counts a registration of memory, or its end.
+    pub(super) fn count_memory(&self, gpu: Option<u32>, begun: bool, len: usize) {
+        if let Some(ledger) = self.meters.ledger() {
+            ledger.memory(gpu, begun, len as u64);
+        }
+    }
+
+    /// Tells the statistics which GPUs there are.
+    pub(super) fn describe(&self, devices: &Devices) {
+        let Some(ledger) = self.meters.ledger() else { return };
+        for device in devices.serving() {
+            ledger.set_emulated(device.is_emulated());
+            // One that cannot be described has no name then.
+            for info in device.list().unwrap_or_default() {
+                ledger.set_gpu(info.ordinal as usize, info.uuid);
+            }
+        }
+    }
+
+    /// How this driver counts.
+    pub(crate) fn meters(&self) -> &Meters {
+        &self.meters
+    }
+
+    fn meter<'a>(&'a self, transfer: &Transfer<'a>, began: Option<u64>) -> Meter<'a> {
+        self.meters.meter(&transfer.file.counters, transfer.op, transfer.span.place().gpu(), began)
+    }
+
+    /// Carries a checked transfer out on this thread.
+    pub(crate) fn carry(&self, transfer: &Transfer<'_>) -> Result<usize> {
+        self.carry_split(transfer).0
+    }
+
+    /// As [`Inner::carry`], and says which way it went.
+    pub(crate) fn carry_split(&self, transfer: &Transfer<'_>) -> (Result<usize>, Split) {
+        if transfer.len() == 0 {
+            return (Ok(0), Split::default());
+        }
+        let meter = self.meter(transfer, self.meters.begin(transfer.len()));
+        let mut result = self.router.run(transfer, &meter);
+        if transfer.op == Op::Write && self.config.write_sync == WriteSync::Data {
+            result = result.and_then(|moved| sync(transfer).map(|()| moved));
+        }
+        meter.end(transfer.len(), result.is_ok(), is_unaligned(transfer), None);
+        (result, meter.split())
+    }
+
+    /// Goes on with the transfer of a held stream; `split` says how it went so far.
+    pub(crate) fn carry_held(
+        &self,
+        transfer: &Transfer<'_>,
+        walk: &mut Walk,
+        stage: &mut Stage<'_>,
+        split: &mut Split,
+    ) -> Pause {
+        let meter = self.meter(transfer, None).resume(*split);
+        let pause = self.router.carry(transfer, &meter, walk, Some(stage));
+        *split = meter.split();
+        match pause {
+            Pause::Finished(Ok(moved))
+                if transfer.op == Op::Write && self.config.write_sync == WriteSync::Data =>
+            {
+                Pause::Finished(sync(transfer).map(|()| moved))
+            }
+            pause => pause,
+        }
+    }
+
+    /// Counts the end of a held stream's transfer, which took so many nanoseconds of our threads.
+    pub(crate) fn held_ended(&self, transfer: &Transfer<'_>, ok: bool, split: Split, took: u64) {
+        let began = self.meters.begin(usize::MAX).map(|now| now.saturating_sub(took));
+        let meter = self.meter(transfer, began).resume(split);
+        meter.end(transfer.len(), ok, is_unaligned(transfer), Some(took));
+    }
+
+    /// Counts what a queue has moved wholly.
+    pub(crate) fn queue_moved(&self, way: Way, transfer: &Transfer<'_>, began: Option<u64>) {
+        let meter = self.meter(transfer, began);
+        self.router.queue_moved(way, transfer, &meter);
+        meter.end(transfer.len(), true, is_unaligned(transfer), None);
+    }
+
+    /// Counts a submission to a batch that began at `since`: so many entries, and the bytes to read and to write.
+    pub(crate) fn count_submission(&self, entries: [u64; 2], bytes: [u64; 2], ok: bool, since: u64) {
+        let Some(ledger) = self.meters.ledger() else { return };
+        let count = entries[0] + entries[1];
+        if !ok {
+            ledger.count(Event::BatchSubmitErr, 1);
+            return ledger.count(Event::EntryRefused, count);
+        }
+        ledger.set_last_batch(bytes);
+        ledger.count(Event::BatchSubmitOk, 1);
+        ledger.count(Event::BatchSubmitNs, stats::now().saturating_sub(since));
+        ledger.count(Event::BatchMixed, u64::from(entries[0] > 0 && entries[1] > 0));
+        ledger.count(Event::EntryAccepted, count);
+    }
+
+    /// Counts an entry of a batch that ran; it was handed in at `since`.
+    pub(crate) fn count_entry(&self, op: Op, result: &Result<usize>, split: Split, since: u64) {
+        let Some(ledger) = self.meters.ledger() else { return };
+        let Ok(moved) = result else { return ledger.count(Event::EntryFailed, 1) };
+        ledger.count(Event::EntryDone, 1);
+        ledger.count(if split.direct > 0 { Event::EntryDirect } else { Event::EntryStaged }, 1);
+        if split.engines & 1 << engine::URING != 0 {
+            ledger.count(Event::EntryUring, 1);
+        }
+        let bytes = if op == Op::Read { Event::EntryReadBytes } else { Event::EntryWriteBytes };
+        ledger.count(bytes, *moved as u64);
+        if split.timed {
+            ledger.count(Event::EntryTimed, 1);
+            ledger.count(Event::EntryNs, stats::now().saturating_sub(since));
+        }
+    }
+}
