@@ -237,7 +237,7 @@ impl Default for Config {
             // Up to here one plain read is as good as a ring.
             uring_min: 2 << 20,
             // A thread is woken in about the time in which 1 MiB is copied.
-            parallel_min: 4 << 20,
+            parallel_min: 1 << 20,
             // 1 MiB times 4 is at or near the best of every combination measured.
             queue_depth: 4,
             // Eight copying threads reach a PCIe 5 link; more only cost processor time.

@@ -3,7 +3,8 @@
 
 use std::collections::VecDeque;
 
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, thread};
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, linger, thread};
 
 /// Helpers shared by all transfers of a driver.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ struct Shared {
     state: Mutex<State>,
     work: Condvar,
     done: Condvar,
+    /// How many jobs are offered, for the helper that looks without the lock.
+    offered: AtomicUsize,
     most: usize,
 }
 
@@ -24,21 +27,18 @@ struct State {
     jobs: VecDeque<Arc<Job>>,
     threads: usize,
     idle: usize,
+    /// Helpers that look for a job a little longer before they sleep.
+    lingering: usize,
     closed: bool,
 }
 
-/// Work offered; the places and the count of workers are guarded by the state's mutex.
+/// Work offered; both numbers change under the state's mutex only.
 struct Job {
     work: Work,
-    inner: Mutex<Places>,
-}
-
-#[derive(Default, Debug)]
-struct Places {
     /// Helpers that may still join.
-    open: usize,
+    open: AtomicUsize,
     /// Helpers at work.
-    busy: usize,
+    busy: AtomicUsize,
 }
 
 /// The borrowed closure of a call, its lifetime erased: [`Helpers::share`] returns only when no helper uses it.
@@ -51,7 +51,7 @@ unsafe impl Sync for Work {}
 
 impl std::fmt::Debug for Job {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Job").field("inner", &self.inner).finish_non_exhaustive()
+        f.debug_struct("Job").field("open", &self.open).field("busy", &self.busy).finish_non_exhaustive()
     }
 }
 
@@ -62,8 +62,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Helpers {
     /// At most `most` threads, started when first needed.
     pub(crate) fn new(most: usize) -> Helpers {
-        let shared =
-            Shared { state: Mutex::new(State::default()), work: Condvar::new(), done: Condvar::new(), most };
+        let shared = Shared {
+            state: Mutex::new(State::default()),
+            work: Condvar::new(),
+            done: Condvar::new(),
+            offered: AtomicUsize::new(0),
+            most,
+        };
         Helpers { shared: Arc::new(shared) }
     }
 
@@ -78,8 +83,8 @@ impl Helpers {
         let erased = unsafe {
             std::mem::transmute::<*const (dyn Fn() + Sync + '_), *const (dyn Fn() + Sync + 'static)>(work)
         };
-        let places = Places { open: helpers, busy: 0 };
-        let job = Arc::new(Job { work: Work(erased), inner: Mutex::new(places) });
+        let job =
+            Arc::new(Job { work: Work(erased), open: AtomicUsize::new(helpers), busy: AtomicUsize::new(0) });
         self.offer(&job, helpers);
         // Withdraws the offer and waits, also when `work` unwinds: the closure must not be used after this frame.
         let _finish = Finish { shared: &self.shared, job: &job };
@@ -89,7 +94,10 @@ impl Helpers {
     fn offer(&self, job: &Arc<Job>, helpers: usize) {
         let mut state = lock(&self.shared.state);
         state.jobs.push_back(Arc::clone(job));
-        let missing = helpers.saturating_sub(state.idle).min(self.shared.most - state.threads);
+        self.shared.offered.store(state.jobs.len(), Ordering::Relaxed);
+        // Who lingers looks once more, with the lock, before it sleeps.
+        let awaited = helpers.saturating_sub(state.lingering);
+        let missing = awaited.saturating_sub(state.idle).min(self.shared.most - state.threads);
         for _ in 0..missing {
             let shared = Arc::clone(&self.shared);
             let spawned = spawn(format!("hipfile-io{}", state.threads), move || shared.serve());
@@ -99,8 +107,9 @@ impl Helpers {
             }
             state.threads += 1;
         }
+        let asleep = awaited.min(state.idle);
         drop(state);
-        self.shared.work.notify_all();
+        (0..asleep).for_each(|_| self.shared.work.notify_one());
     }
 }
 
@@ -113,8 +122,15 @@ impl Drop for Finish<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.shared.state);
         state.jobs.retain(|other| !Arc::ptr_eq(other, self.job));
-        lock(&self.job.inner).open = 0;
-        while lock(&self.job.inner).busy > 0 {
+        self.shared.offered.store(state.jobs.len(), Ordering::Relaxed);
+        self.job.open.store(0, Ordering::Relaxed);
+        if self.job.busy.load(Ordering::Relaxed) > 0 {
+            // Shares are alike: the others are nearly done.
+            drop(state);
+            linger(|| self.job.busy.load(Ordering::Relaxed) == 0);
+            state = lock(&self.shared.state);
+        }
+        while self.job.busy.load(Ordering::Relaxed) > 0 {
             state = self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -131,39 +147,47 @@ impl Drop for Helpers {
 impl Shared {
     fn serve(&self) {
         let mut state = lock(&self.state);
+        let mut lingered = true;
         loop {
             if let Some(job) = next_job(&mut state) {
+                self.offered.store(state.jobs.len(), Ordering::Relaxed);
                 drop(state);
                 // SAFETY: this helper is counted as busy, so `share` has not returned and the closure is alive.
                 let work = unsafe { &*job.work.0 };
                 // A panic would be a defect of the work; it must not leave the caller waiting.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
                 state = lock(&self.state);
-                lock(&job.inner).busy -= 1;
+                job.busy.fetch_sub(1, Ordering::Relaxed);
                 self.done.notify_all();
-                continue;
-            }
-            if state.closed {
+                lingered = false;
+            } else if state.closed {
                 return;
+            } else if !lingered {
+                // Large calls come one after the other, and a wake-up takes as long as a copy of 128 KiB.
+                lingered = true;
+                state.lingering += 1;
+                drop(state);
+                linger(|| self.offered.load(Ordering::Relaxed) > 0);
+                state = lock(&self.state);
+                state.lingering -= 1;
+            } else {
+                state.idle += 1;
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
             }
-            state.idle += 1;
-            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.idle -= 1;
         }
     }
 }
 
 /// Joins the oldest job that wants a helper.
 fn next_job(state: &mut State) -> Option<Arc<Job>> {
-    while let Some(job) = state.jobs.front().cloned() {
-        let mut places = lock(&job.inner);
-        if places.open > 0 {
-            places.open -= 1;
-            places.busy += 1;
-            drop(places);
-            return Some(job);
+    while let Some(job) = state.jobs.front() {
+        let open = job.open.load(Ordering::Relaxed);
+        if open > 0 {
+            job.open.store(open - 1, Ordering::Relaxed);
+            job.busy.fetch_add(1, Ordering::Relaxed);
+            return Some(Arc::clone(job));
         }
-        drop(places);
         state.jobs.pop_front();
     }
     None

@@ -176,7 +176,7 @@ pub const SETTINGS: &[Setting] = &[
     row!("max_direct_io", "HIPFILE_MAX_DIRECT_IO", bytes(64 << 10, 1 << 44, 64 << 10), "2G", direct_max,
         "Largest piece of a direct transfer; a larger transfer goes in several. hipFileDriverSetMaxDirectIOSize sets it too.")
         .parameter("hipFileParamPropertiesMaxDirectIOSizeKB").live(),
-    row!("parallel_min", "HIPFILE_PARALLEL_MIN", BYTES, "4M", parallel_min,
+    row!("parallel_min", "HIPFILE_PARALLEL_MIN", BYTES, "1M", parallel_min,
         "Size from which copies out of the page cache use several threads.")
         .parameter("hipFileParamExecutionMinIOThresholdSizeKB"),
     row!("queue_depth", "HIPFILE_QUEUE_DEPTH", count(1, 128), "4", queue_depth,

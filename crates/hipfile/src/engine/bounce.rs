@@ -45,6 +45,9 @@ pub(super) fn new(parts: &Parts) -> Box<dyn Engine> {
     })
 }
 
+/// Less is copied sooner than another thread has come to help.
+const LEAST_PIECE: usize = 256 << 10;
+
 /// The descriptor a transfer uses, and how.
 #[derive(Clone, Copy)]
 struct Way<'a> {
@@ -160,7 +163,7 @@ fn way<'a>(transfer: &Transfer<'a>) -> Result<Way<'a>> {
 
 impl Bounce {
     fn staged(&self, transfer: &Transfer<'_>, device: &Arc<dyn Device>, way: Way<'_>) -> Outcome {
-        let chunks = Chunks::new(transfer, self.blocks.block_len(), way.align);
+        let chunks = Chunks::new(transfer, self.piece(transfer), way.align);
         let prefix = Prefix::new();
         let next = AtomicUsize::new(0);
         let carry = |block: &mut Block<'_>| {
@@ -196,8 +199,8 @@ impl Bounce {
             let mine = std::sync::Mutex::new(Some(first));
             self.helpers.share(helpers, &|| {
                 let taken = mine.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-                // A helper without a Block at hand is of no use; it must not wait for one.
-                if let Some(mut block) = taken.or_else(|| self.blocks.try_take(node)) {
+                // A helper without a Block is of no use; it must not wait for one.
+                if let Some(mut block) = taken.or_else(|| self.blocks.try_take_more(node)) {
                     carry(&mut block);
                 }
             });
@@ -210,6 +213,16 @@ impl Bounce {
         match outcome.stop {
             Stop::Short => Outcome::done(outcome.moved),
             _ => outcome,
+        }
+    }
+
+    /// The size of a transfer's pieces: a Block, or less for what several threads copy out of the page cache at once.
+    fn piece(&self, transfer: &Transfer<'_>) -> usize {
+        let block = self.blocks.block_len();
+        if transfer.cache == Cache::Cached && transfer.len() >= self.parallel_min && self.threads > 1 {
+            transfer.len().div_ceil(self.threads).next_multiple_of(LEAST_PIECE).min(block)
+        } else {
+            block
         }
     }
 

@@ -4,6 +4,7 @@
 mod queue;
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -111,10 +112,18 @@ impl Engine for Uring {
     }
 }
 
-/// A Block and the piece that is in flight in it.
+/// A Block and the piece that has it.
 struct Slot<'p> {
     block: Block<'p>,
     piece: Option<(usize, Chunk)>,
+    /// Whether the kernel may be working on it.
+    in_flight: bool,
+}
+
+impl<'p> Slot<'p> {
+    fn new(block: Block<'p>) -> Slot<'p> {
+        Slot { block, piece: None, in_flight: false }
+    }
 }
 
 /// One transfer's requests in a ring.
@@ -123,7 +132,11 @@ struct Flight<'a, 'p> {
     fd: BorrowedFd<'a>,
     op: Op,
     slots: Vec<Slot<'p>>,
+    /// Slots without a piece.
+    free: Vec<usize>,
     in_flight: usize,
+    /// Slots whose requests have finished, with the bytes that moved, until this thread has time for them.
+    waiting: VecDeque<(usize, usize)>,
 }
 
 impl Uring {
@@ -138,6 +151,7 @@ impl Uring {
             let made = IoUring::builder()
                 .setup_single_issuer()
                 .setup_defer_taskrun()
+                .setup_taskrun_flag()
                 .build(ENTRIES)
                 .or_else(|_| IoUring::new(ENTRIES));
             match made {
@@ -182,16 +196,16 @@ impl Uring {
             Ok(block) => block,
             Err(errno) => return (Outcome::failed(0, Error::os(transfer.op.name(), errno)), Ok(())),
         };
-        // One more than the depth: while one piece is copied, the storage has its full queue. Only the first Block
-        // was waited for.
+        // One more than the depth: while one piece is copied, the storage has its full queue. More of them would be more
+        // memory than caches hold, which costs more than it brings. Only the first Block was waited for.
         let most = (self.depth + 1).min(chunks.count());
-        let mut slots = vec![Slot { block: first, piece: None }];
-        slots.extend(
-            std::iter::from_fn(|| self.blocks.try_take(node))
-                .take(most - 1)
-                .map(|block| Slot { block, piece: None }),
-        );
-        let mut flight = Flight { ring, fd, op: transfer.op, slots, in_flight: 0 };
+        let mut slots = Vec::with_capacity(most);
+        slots.push(Slot::new(first));
+        let more =
+            || if transfer.held { self.blocks.try_take(node) } else { self.blocks.try_take_more(node) };
+        slots.extend(std::iter::from_fn(more).take(most - 1).map(Slot::new));
+        let (free, waiting) = ((0..slots.len()).rev().collect(), VecDeque::with_capacity(most));
+        let mut flight = Flight { ring, fd, op: transfer.op, slots, free, in_flight: 0, waiting };
         let prefix = Prefix::new();
         let entered = match transfer.op {
             Op::Read => flight.read(transfer, device, &chunks, &prefix, self.depth),
@@ -225,14 +239,17 @@ fn none_taken(ring: &mut IoUring, started: usize) -> bool {
 }
 
 impl Flight<'_, '_> {
-    fn free_slot(&self) -> Option<usize> {
-        self.slots.iter().position(|slot| slot.piece.is_none())
+    /// Ends the piece of a slot. The slot is the next to be used: its memory is in somebody's cache still.
+    fn release(&mut self, slot: usize) -> Option<(usize, Chunk)> {
+        self.free.push(slot);
+        self.slots[slot].piece.take()
     }
 
-    /// Starts a piece in a free slot.
-    fn start(&mut self, slot: usize, index: usize, chunk: Chunk) {
-        let Slot { block, piece } = &mut self.slots[slot];
-        *piece = Some((index, chunk));
+    /// Hands the piece of a slot to the ring.
+    fn start(&mut self, slot: usize) {
+        let Slot { block, piece, in_flight } = &mut self.slots[slot];
+        let Some((_, chunk)) = piece else { return };
+        *in_flight = true;
         let (fd, ask) = (types::Fd(self.fd.as_raw_fd()), chunk.ask as u32);
         let entry = match self.op {
             Op::Read => opcode::Read::new(fd, block.bytes_mut().as_mut_ptr(), ask).offset(chunk.at).build(),
@@ -263,7 +280,7 @@ impl Flight<'_, '_> {
     fn let_go(&mut self) {
         let safe = none_taken(self.ring, self.in_flight);
         self.in_flight = 0;
-        for slot in self.slots.drain(..).filter(|slot| slot.piece.is_some() && !safe) {
+        for slot in self.slots.drain(..).filter(|slot| slot.in_flight && !safe) {
             std::mem::forget(slot.block);
         }
     }
@@ -273,7 +290,24 @@ impl Flight<'_, '_> {
         let entry = self.ring.completion().next()?;
         self.in_flight -= 1;
         let result = usize::try_from(entry.result()).map_err(|_| -entry.result());
-        Some((entry.user_data() as usize, result))
+        let slot = entry.user_data() as usize;
+        self.slots[slot].in_flight = false;
+        Some((slot, result))
+    }
+
+    /// Reaps what has finished: lets what succeeded wait for this thread, and starts again what was only interrupted.
+    fn reap(&mut self, prefix: &Prefix) {
+        while let Some((slot, result)) = self.finished() {
+            match result {
+                Err(libc::EINTR | libc::EAGAIN) => self.start(slot),
+                Err(errno) => {
+                    if let Some((index, _)) = self.release(slot) {
+                        prefix.broke(index, 0, Some(Error::os(self.op.name(), errno)));
+                    }
+                }
+                Ok(n) => self.waiting.push_back((slot, n)),
+            }
+        }
     }
 
     fn read(
@@ -286,48 +320,40 @@ impl Flight<'_, '_> {
     ) -> Result<(), Lost> {
         let mut next = 0;
         loop {
+            // The storage gets its next requests before this thread is busy with a copy.
             while self.in_flight < depth && next < chunks.count() && prefix.wants(next) {
-                let Some(slot) = self.free_slot() else { break };
-                self.start(slot, next, chunks.get(next));
+                let Some(slot) = self.free.pop() else { break };
+                self.slots[slot].piece = Some((next, chunks.get(next)));
+                self.start(slot);
                 next += 1;
             }
-            if self.in_flight == 0 {
-                return Ok(());
-            }
-            self.submit(true)?;
-            while let Some((slot, result)) = self.finished() {
-                let Some((index, chunk)) = self.slots[slot].piece else { continue };
-                match result {
-                    Err(libc::EINTR | libc::EAGAIN) => {
-                        self.start(slot, index, chunk);
-                        continue;
-                    }
-                    Err(errno) => prefix.broke(index, 0, Some(Error::os("read", errno))),
-                    Ok(got) => {
-                        // The storage gets its next request before this thread is busy with the copy.
-                        if next < chunks.count()
-                            && prefix.wants(next)
-                            && let Some(free) = self.free_slot()
-                        {
-                            self.start(free, next, chunks.get(next));
-                            next += 1;
-                            self.submit(false)?;
-                        }
-                        let n = chunk.wanted(got);
-                        let bytes = &self.slots[slot].block.bytes()[chunk.skip..chunk.skip + n];
-                        let copied = match n {
-                            0 => Ok(()),
-                            _ => device.upload(&transfer.span.slice(chunk.offset, n), bytes),
-                        };
-                        match copied {
-                            Err(error) => prefix.broke(index, 0, Some(error)),
-                            Ok(()) if n < chunk.len => prefix.broke(index, n, None),
-                            Ok(()) => {}
-                        }
-                    }
+            if self.in_flight > 0 {
+                let before = self.in_flight;
+                self.submit(self.waiting.is_empty())?;
+                self.reap(prefix);
+                if self.in_flight < before {
+                    continue;
                 }
-                self.slots[slot].piece = None;
             }
+            let Some((slot, got)) = self.waiting.pop_front() else {
+                if self.in_flight == 0 {
+                    return Ok(());
+                }
+                continue;
+            };
+            let Some((index, chunk)) = self.slots[slot].piece else { continue };
+            let n = chunk.wanted(got);
+            let bytes = &self.slots[slot].block.bytes()[chunk.skip..chunk.skip + n];
+            let copied = match n {
+                0 => Ok(()),
+                _ => device.upload(&transfer.span.slice(chunk.offset, n), bytes),
+            };
+            match copied {
+                Err(error) => prefix.broke(index, 0, Some(error)),
+                Ok(()) if n < chunk.len => prefix.broke(index, n, None),
+                Ok(()) => {}
+            }
+            self.release(slot);
         }
     }
 
@@ -340,37 +366,44 @@ impl Flight<'_, '_> {
         depth: usize,
     ) -> Result<(), Lost> {
         let mut next = 0;
+        // Slots whose bytes have come from the GPU.
+        let mut ready = VecDeque::with_capacity(self.slots.len());
         loop {
-            while self.in_flight < depth && next < chunks.count() && prefix.wants(next) {
-                let Some(slot) = self.free_slot() else { break };
-                let chunk = chunks.get(next);
-                let span = transfer.span.slice(chunk.offset, chunk.len);
-                match device.download(&span, &mut self.slots[slot].block.bytes_mut()[..chunk.len]) {
-                    Ok(()) => {
-                        self.start(slot, next, chunk);
-                        self.submit(false)?;
-                    }
-                    Err(error) => prefix.broke(next, 0, Some(error)),
-                }
-                next += 1;
+            while self.in_flight < depth
+                && let Some(slot) = ready.pop_front()
+            {
+                self.start(slot);
             }
-            if self.in_flight == 0 {
+            let more = next < chunks.count() && prefix.wants(next);
+            let ahead = if more { self.free.pop() } else { None };
+            if self.in_flight > 0 {
+                // With nothing to fetch ahead this thread has time to wait.
+                self.submit(ahead.is_none())?;
+                self.reap(prefix);
+                while let Some((slot, n)) = self.waiting.pop_front() {
+                    if let Some((index, chunk)) = self.release(slot)
+                        && n < chunk.len
+                    {
+                        prefix.broke(index, n, None);
+                    }
+                }
+            } else if ahead.is_none() && !more {
                 return Ok(());
             }
-            self.submit(true)?;
-            while let Some((slot, result)) = self.finished() {
-                let Some((index, chunk)) = self.slots[slot].piece else { continue };
-                match result {
-                    Err(libc::EINTR | libc::EAGAIN) => {
-                        self.start(slot, index, chunk);
-                        continue;
-                    }
-                    Err(errno) => prefix.broke(index, 0, Some(Error::os("write", errno))),
-                    Ok(n) if n < chunk.len => prefix.broke(index, n, None),
-                    Ok(_) => {}
+            let Some(slot) = ahead else { continue };
+            let chunk = chunks.get(next);
+            let span = transfer.span.slice(chunk.offset, chunk.len);
+            match device.download(&span, &mut self.slots[slot].block.bytes_mut()[..chunk.len]) {
+                Ok(()) => {
+                    self.slots[slot].piece = Some((next, chunk));
+                    ready.push_back(slot);
                 }
-                self.slots[slot].piece = None;
+                Err(error) => {
+                    prefix.broke(next, 0, Some(error));
+                    self.free.push(slot);
+                }
             }
+            next += 1;
         }
     }
 }
