@@ -24,6 +24,19 @@ fn blocks_are_distinct_aligned_and_come_back() {
 }
 
 #[test]
+fn a_large_transfer_has_more_blocks_than_the_pool_began_with() {
+    let pool = BlockPool::new(1 << 20, 10 << 20, None);
+    let first = pool.take(None).unwrap();
+    let began = pool.resident() / pool.block_len();
+    assert!(began < 10);
+    let ready: Vec<_> = std::iter::from_fn(|| pool.try_take(None)).collect();
+    assert_eq!(ready.len() + 1, began);
+    let more: Vec<_> = std::iter::from_fn(|| pool.try_take_more(None)).collect();
+    assert_eq!(ready.len() + more.len() + 1, 10, "up to the limit");
+    drop((first, ready, more));
+}
+
+#[test]
 fn takers_wait_in_turn_and_all_are_served() {
     let pool = BlockPool::new(64 << 10, 2 << 16, None);
     let served = AtomicUsize::new(0);
