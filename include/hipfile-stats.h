@@ -40,14 +40,12 @@ typedef enum hipFileStatsError {
 typedef struct hipFileStatsContext hipFileStatsContext_t;
 
 /**
- * Prepares to ask a process.
- *
- * @note Not available in this version: a valid call returns hipFileStatsTargetProcessNotAccessible.
+ * Prepares to ask a process. It need not use hipfile yet.
  *
  * @param[out] ctx   receives the connection, to be closed with hipFileStatsCloseContext; NULL on failure
  * @param targetPid  the process, > 0
- * @return hipFileStatsInvalidArgument: ctx is NULL or targetPid is not positive; else
- *         hipFileStatsTargetProcessNotAccessible.
+ * @return hipFileStatsInvalidArgument: ctx is NULL or targetPid is not positive. hipFileStatsTargetProcessNotFound: there is no
+ *         such process. hipFileStatsTargetProcessNotAccessible: it cannot be watched.
  */
 HIPFILE_API hipFileStatsError_t hipFileStatsCreateContext(hipFileStatsContext_t **ctx, int targetPid);
 
@@ -61,32 +59,29 @@ HIPFILE_API void hipFileStatsCloseContext(hipFileStatsContext_t *ctx);
 /**
  * Connects to the process. Blocks until it answers or has ended.
  *
- * @note Not available in this version, in which no connection can be made.
- *
  * @param ctx  the connection
- * @return hipFileStatsInvalidArgument: ctx is NULL; else hipFileStatsTargetProcessNotAccessible.
+ * @return hipFileStatsInvalidArgument: ctx is NULL. hipFileStatsTargetProcessNotAccessible: it has ended, belongs to another
+ *         user, or its answer is malformed.
  */
 HIPFILE_API hipFileStatsError_t hipFileStatsConnectToTargetProcess(hipFileStatsContext_t *ctx);
 
 /**
  * Asks whether the process has ended.
  *
- * @note Not available in this version, in which no connection can be made.
- *
  * @param ctx    the connection
  * @param block  true: Blocks until it has ended
- * @return hipFileStatsInvalidArgument: ctx is NULL; else hipFileStatsTargetProcessNotAccessible.
+ * @return Success: it has ended. hipFileStatsInvalidArgument: ctx is NULL. hipFileStatsTargetProcessNotAccessible: it is still
+ *         running.
  */
 HIPFILE_API hipFileStatsError_t hipFileStatsPollTargetProcess(const hipFileStatsContext_t *ctx, bool block);
 
 /**
- * Writes a report for people. Blocks until it is written.
- *
- * @note Not available in this version, in which no connection can be made.
+ * Writes a report for people, of what the process has counted so far, or had when it ended. Blocks until it is written.
  *
  * @param ctx  the connection
  * @param fd   a descriptor open for writing, >= 0
- * @return hipFileStatsInvalidArgument: ctx is NULL or fd is negative; else hipFileStatsReportGenerationFailed.
+ * @return hipFileStatsInvalidArgument: ctx is NULL or fd is negative. hipFileStatsReportGenerationFailed: not connected, the
+ *         statistics are malformed, or writing failed.
  */
 HIPFILE_API hipFileStatsError_t hipFileStatsGenerateReport(const hipFileStatsContext_t *ctx, int fd);
 

@@ -888,7 +888,12 @@ HIPFILE_API hipFileError_t hipFileSetParameterString(hipFileStringConfigParamete
 /**
  * @defgroup stats Statistics
  *
- * Counters of this process since it started. Times are in microseconds, rates in bytes or operations per second.
+ * Counters of this process since it first opened the driver; closing it leaves them. Times are in microseconds. Rates are
+ * per second of the clock, from the beginning of the first transfer to the end of the last. At level 0
+ * (hipFileParamProfileStats, HIPFILE_STATS_LEVEL) nothing is counted and all members are 0; at every other level all are
+ * filled, and the level says of how many small transfers the time is taken. docs/statistics.md tells more.
+ *
+ * The functions may be called from any thread at any time, block for no I/O, and open nothing.
  * @{
  */
 
@@ -903,9 +908,9 @@ typedef struct hipFileOpCounter {
     uint64_t err;
 } hipFileOpCounter_t;
 
-/** Level 1: sums over all GPUs. */
+/** Level 1: sums over all GPUs, and host memory. */
 typedef struct hipFileStatsLevel1 {
-    hipFileOpCounter_t read_ops;
+    hipFileOpCounter_t read_ops; /**< err: failed, or refused before anything moved */
     hipFileOpCounter_t write_ops;
     hipFileOpCounter_t hdl_register_ops;
     hipFileOpCounter_t hdl_deregister_ops;
@@ -915,62 +920,62 @@ typedef struct hipFileStatsLevel1 {
     uint64_t write_bytes;
     uint64_t read_bw_bytes_per_sec;
     uint64_t write_bw_bytes_per_sec;
-    uint64_t read_lat_avg_us;
+    uint64_t read_lat_avg_us; /**< of those below 64 KiB only some are timed */
     uint64_t write_lat_avg_us;
     uint64_t read_ops_per_sec;
     uint64_t write_ops_per_sec;
-    uint64_t read_lat_sum_us;
+    uint64_t read_lat_sum_us; /**< longer than the clock's time where transfers run together */
     uint64_t write_lat_sum_us;
-    hipFileOpCounter_t batch_submit_ops;
-    hipFileOpCounter_t batch_complete_ops;
+    hipFileOpCounter_t batch_submit_ops; /**< calls of hipFileBatchIOSubmit */
+    hipFileOpCounter_t batch_complete_ops; /**< entries that ended; err: failed, canceled or timed out */
     hipFileOpCounter_t batch_setup_ops;
     hipFileOpCounter_t batch_cancel_ops;
     hipFileOpCounter_t batch_destroy_ops;
-    hipFileOpCounter_t batch_enqueued_ops;
-    hipFileOpCounter_t batch_posix_enqueued_ops;
-    hipFileOpCounter_t batch_processed_ops;
-    hipFileOpCounter_t batch_posix_processed_ops;
-    hipFileOpCounter_t batch_nvfs_submit_ops;
-    hipFileOpCounter_t batch_p2p_submit_ops;
-    hipFileOpCounter_t batch_aio_submit_ops;
-    hipFileOpCounter_t batch_iouring_submit_ops;
-    hipFileOpCounter_t batch_mixed_io_submit_ops;
-    hipFileOpCounter_t batch_total_submit_ops;
+    hipFileOpCounter_t batch_enqueued_ops; /**< entries accepted; err: refused */
+    hipFileOpCounter_t batch_posix_enqueued_ops; /**< 0: who carries an entry is decided when it runs */
+    hipFileOpCounter_t batch_processed_ops; /**< entries that ran */
+    hipFileOpCounter_t batch_posix_processed_ops; /**< those that were staged through host memory */
+    hipFileOpCounter_t batch_nvfs_submit_ops; /**< those that went direct */
+    hipFileOpCounter_t batch_p2p_submit_ops; /**< the same */
+    hipFileOpCounter_t batch_aio_submit_ops; /**< 0 */
+    hipFileOpCounter_t batch_iouring_submit_ops; /**< those that io_uring staged */
+    hipFileOpCounter_t batch_mixed_io_submit_ops; /**< submissions that both read and write */
+    hipFileOpCounter_t batch_total_submit_ops; /**< as batch_enqueued_ops */
     uint64_t batch_read_bytes;
     uint64_t batch_write_bytes;
     uint64_t batch_read_bw_bytes;
     uint64_t batch_write_bw_bytes;
     uint64_t batch_submit_lat_avg_us;
-    uint64_t batch_completion_lat_avg_us;
+    uint64_t batch_completion_lat_avg_us; /**< from the submission to the end of the entry */
     uint64_t batch_submit_ops_per_sec;
     uint64_t batch_complete_ops_per_sec;
     uint64_t batch_submit_lat_sum_us;
     uint64_t batch_completion_lat_sum_us;
-    uint64_t last_batch_read_bytes;
+    uint64_t last_batch_read_bytes; /**< asked for by the submission accepted last */
     uint64_t last_batch_write_bytes;
 } hipFileStatsLevel1_t;
 
 /** Level 2: level 1, and how large the requests were. */
 typedef struct hipFileStatsLevel2 {
     hipFileStatsLevel1_t basic;
-    uint64_t read_size_kb_hist[32];
+    uint64_t read_size_kb_hist[32]; /**< [0]: below 4 KiB; [n]: from 4 KiB << (n - 1) on */
     uint64_t write_size_kb_hist[32];
 } hipFileStatsLevel2_t;
 
 /** One GPU. "nvfs" counts direct transfers, "posix" bounced ones. */
 typedef struct hipFilePerGpuStats {
-    char uuid[HIPFILE_GPU_UUID_LEN];
+    char uuid[HIPFILE_GPU_UUID_LEN]; /**< as the runtime tells it */
     uint64_t read_bytes;
     uint64_t read_bw_bytes_per_sec;
-    uint64_t read_utilization;
-    uint64_t read_duration_us;
+    uint64_t read_utilization; /**< percent of the time in which reads were under way */
+    uint64_t read_duration_us; /**< sum of the times of all reads */
     uint64_t n_total_reads;
     uint64_t n_p2p_reads;
-    uint64_t n_nvfs_reads;
-    uint64_t n_posix_reads;
+    uint64_t n_nvfs_reads; /**< direct, at least in part */
+    uint64_t n_posix_reads; /**< staged through host memory */
     uint64_t n_unaligned_reads;
-    uint64_t n_dr_reads;
-    uint64_t n_sparse_regions;
+    uint64_t n_dr_reads; /**< 0: dynamic routing does not exist here */
+    uint64_t n_sparse_regions; /**< 0, as the next */
     uint64_t n_inline_regions;
     uint64_t n_reads_err;
     uint64_t write_bytes;
@@ -982,13 +987,13 @@ typedef struct hipFilePerGpuStats {
     uint64_t n_nvfs_writes;
     uint64_t n_posix_writes;
     uint64_t n_unaligned_writes;
-    uint64_t n_dr_writes;
+    uint64_t n_dr_writes; /**< 0 */
     uint64_t n_writes_err;
-    uint64_t n_mmap;
+    uint64_t n_mmap; /**< registrations of the GPU's memory */
     uint64_t n_mmap_ok;
-    uint64_t n_mmap_err;
-    uint64_t n_mmap_free;
-    uint64_t reg_bytes;
+    uint64_t n_mmap_err; /**< registrations that failed, of the whole process */
+    uint64_t n_mmap_free; /**< registrations ended */
+    uint64_t reg_bytes; /**< registered now */
 } hipFilePerGpuStats_t;
 
 /** Level 3: level 2, and each GPU by itself. The row's index is the GPU's number. */
@@ -1001,30 +1006,24 @@ typedef struct hipFileStatsLevel3 {
 /**
  * Tells the statistics of level 1.
  *
- * @note Not available in this version: returns hipFileInternalError and touches nothing.
- *
- * @param[out] stats  receives them
- * @return hipFileInternalError. Opens nothing.
+ * @param[out] stats  receives them; all of it is written, and nothing behind it
+ * @return hipFileInvalidValue: stats is NULL; else success, whatever the level set. Opens nothing.
  */
 HIPFILE_API hipFileError_t hipFileGetStatsL1(hipFileStatsLevel1_t *stats);
 
 /**
  * Tells the statistics of level 2.
  *
- * @note Not available in this version: returns hipFileInternalError and touches nothing.
- *
- * @param[out] stats  receives them
- * @return hipFileInternalError. Opens nothing.
+ * @param[out] stats  receives them; all of it is written, and nothing behind it
+ * @return hipFileInvalidValue: stats is NULL; else success, whatever the level set. Opens nothing.
  */
 HIPFILE_API hipFileError_t hipFileGetStatsL2(hipFileStatsLevel2_t *stats);
 
 /**
  * Tells the statistics of level 3.
  *
- * @note Not available in this version: returns hipFileInternalError and touches nothing.
- *
- * @param[out] stats  receives them
- * @return hipFileInternalError. Opens nothing.
+ * @param[out] stats  receives them; all of it is written, and nothing behind it
+ * @return hipFileInvalidValue: stats is NULL; else success, whatever the level set. Opens nothing.
  */
 HIPFILE_API hipFileError_t hipFileGetStatsL3(hipFileStatsLevel3_t *stats);
 

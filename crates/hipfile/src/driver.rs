@@ -98,6 +98,9 @@ impl Driver {
     /// As [`Driver::open`].
     pub fn open_with(config: Config, statistics: &Statistics) -> Result<Driver> {
         let level = config.stats_level;
+        if level > 0 {
+            statistics.serve();
+        }
         let lanes = Lanes::new(config.block_len, config.stream_max());
         let pool_max = config.pool_max(lanes.limit(config.stream_max()));
         let blocks = BlockPool::new(config.block_len, pool_max, config.pool_idle);
@@ -136,6 +139,7 @@ impl Driver {
             buffer.usage.retire_anyway();
             self.inner.count_memory(buffer.place().gpu(), false, buffer.len());
         }
+        self.inner.statistics.publish();
     }
 
     /// The settings it was opened with.

@@ -53,7 +53,7 @@ mod info;
 #[allow(unsafe_code, reason = "memory that streams copy from and to")]
 mod lane;
 mod limits;
-mod monitor;
+pub mod monitor;
 mod notice;
 mod op;
 #[allow(unsafe_code, reason = "submits memory it owns")]

@@ -1,12 +1,10 @@
 //! Counters of what moved. Each file has its own, by engine, direction and reason; the process's are in `ledger`. Counting
 //! only: what is done with the sums is the readers' business.
 
-#[allow(dead_code, reason = "who serves it comes next")]
 mod amd;
 mod figures;
 mod layout;
 mod ledger;
-#[allow(dead_code, reason = "as above")]
 mod region;
 mod slot;
 mod snapshot;
@@ -19,9 +17,12 @@ use crossbeam_utils::CachePadded;
 
 use crate::op::Op;
 use crate::reason::Reason;
+pub(crate) use amd::{AMD_WORDS, read_amd, write_amd};
 pub(crate) use layout::{Event, MAX_ENGINES};
 pub(crate) use ledger::{Ended, Ledger, Pen, now};
+pub(crate) use region::Region;
 use slot::{add, slot};
+pub(crate) use snapshot::MOST_WORDS;
 pub use snapshot::{
     BatchStats, Calls, GpuStats, Malformed, Named, Registrations, Side, SizeClass, Snapshot, StreamStats,
 };

@@ -138,6 +138,27 @@ pub(crate) fn io_uring_allowed() -> Result<(), i32> {
     }
 }
 
+/// A clock of the system's, in nanoseconds. By the C library: rustix looks for the kernel's function in ways that valgrind
+/// does not bear.
+pub(crate) fn clock(id: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` may be written to. An unknown clock leaves it alone.
+    unsafe { libc::clock_gettime(id, &raw mut time) };
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
+/// Who is at the other end of a Unix socket, as the kernel knows: process and user. The process is 0 where this one cannot
+/// see it.
+pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<(i32, u32), i32> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
+    // SAFETY: `peer` and `len` may be written to, and `len` is the size of what `peer` has room for.
+    let result =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut peer).cast(), &raw mut len) };
+    if result == 0 { Ok((peer.pid, peer.uid)) } else { Err(last_errno()) }
+}
+
 /// errno of this thread's last failed call.
 pub(crate) fn last_errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 
+use hipfile::monitor::BatchCall;
 use hipfile::{Batches, DevPtr, Entry, ErrorKind, Event, EventStatus, NoOp, Op, RawBatch};
 
 use crate::abi::*;
@@ -127,19 +128,28 @@ pub(crate) unsafe extern "C" fn set_up(
     max_nr: c_uint,
 ) -> hipFileError_t {
     guard::status(c"hipFileBatchIOSetUp", || {
-        if batch_idp.is_null() {
-            return Err(invalid("batch_idp is NULL"));
-        }
-        let most = global::settings().batch_size;
-        if max_nr as usize > most {
-            return Err(invalid(format!("a batch has room for at most {most} entries, not {max_nr}")));
-        }
-        let number = own().batches.insert(RawBatch::new(max_nr as usize)?)?;
-        let handle = core::ptr::without_provenance_mut(number as usize);
-        // SAFETY: `batch_idp` is not NULL, so it points to a handle that may be written to.
-        unsafe { batch_idp.write(handle) };
-        Ok(())
+        // SAFETY: as this function demands.
+        let result = unsafe { make(batch_idp, max_nr) };
+        global::count_batch(BatchCall::SetUp, result.is_ok());
+        result
     })
+}
+
+/// # Safety
+/// As [`hipFileBatchIOSetUp`].
+unsafe fn make(batch_idp: *mut hipFileBatchHandle_t, max_nr: c_uint) -> Result<(), Failure> {
+    if batch_idp.is_null() {
+        return Err(invalid("batch_idp is NULL"));
+    }
+    let most = global::settings().batch_size;
+    if max_nr as usize > most {
+        return Err(invalid(format!("a batch has room for at most {most} entries, not {max_nr}")));
+    }
+    let number = own().batches.insert(RawBatch::new(max_nr as usize)?)?;
+    let handle = core::ptr::without_provenance_mut(number as usize);
+    // SAFETY: `batch_idp` is not NULL, so it points to a handle that may be written to.
+    unsafe { batch_idp.write(handle) };
+    Ok(())
 }
 
 pub(crate) unsafe extern "C" fn submit(
@@ -260,13 +270,18 @@ fn negative(error: &hipfile::Error) -> isize {
 }
 
 pub(crate) extern "C" fn cancel(batch_idp: hipFileBatchHandle_t) -> hipFileError_t {
-    guard::status(c"hipFileBatchIOCancel", || Ok(batch_of(batch_idp)?.cancel()?))
+    guard::status(c"hipFileBatchIOCancel", || {
+        let result = batch_of(batch_idp).and_then(|batch| Ok(batch.cancel()?));
+        global::count_batch(BatchCall::Cancel, result.is_ok());
+        result
+    })
 }
 
 pub(crate) extern "C" fn destroy(batch_idp: hipFileBatchHandle_t) {
     guard::value((), || {
         if let Some(batch) = known().and_then(|known| known.batches.remove(batch_idp.addr() as u64)) {
             batch.destroy();
+            global::count_batch(BatchCall::Destroy, true);
         }
     });
 }

@@ -30,7 +30,8 @@ pub unsafe extern "C" fn hipFileExtGetBuildInfo(info: *mut hipFileExtBuildInfo_t
             version: VERSION.as_ptr(),
             features: HIPFILE_EXT_FEATURE_SYNC_IO
                 | HIPFILE_EXT_FEATURE_STREAM_IO
-                | HIPFILE_EXT_FEATURE_BATCH_IO,
+                | HIPFILE_EXT_FEATURE_BATCH_IO
+                | HIPFILE_EXT_FEATURE_STATISTICS,
             emulation_available: u32::from(hipfile::EMULATION_BUILT_IN),
             reserved: 0,
         };

@@ -6,10 +6,11 @@
 use core::ffi::{CStr, c_uint};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwapOption, Guard};
-use hipfile::{Config, Driver, Setting, Value};
+use hipfile::monitor::{BatchCall, Statistics};
+use hipfile::{Config, Driver, Setting, Snapshot, Value};
 
 use crate::abi::{hipFileDriverAlreadyOpen, hipFileDriverClosing, hipFileDriverNotInitialized};
 use crate::guard::Failure;
@@ -25,6 +26,8 @@ struct State {
     count: AtomicI64,
     /// The driver while the count is above zero. Reading it writes no shared memory.
     open: ArcSwapOption<Driver>,
+    /// What was counted since the process began to count; closing leaves it.
+    statistics: OnceLock<Statistics>,
     /// Registered streams and their flags. Theirs is no driver's life: closing leaves them.
     streams: Mutex<HashMap<usize, c_uint>>,
     /// Why operations on streams failed, by the address of their result; the last ones only.
@@ -69,6 +72,7 @@ fn make_state() -> *mut State {
         gate: Mutex::default(),
         count: AtomicI64::new(0),
         open: ArcSwapOption::empty(),
+        statistics: OnceLock::new(),
         streams: Mutex::default(),
         failures: Mutex::default(),
     }));
@@ -98,14 +102,31 @@ impl State {
 }
 
 /// A driver set by file and environment as they are now, and by calls.
-fn make_driver(calls: &[Call]) -> Result<Driver, Failure> {
-    Ok(Driver::open(Config::from_env_and(calls))?)
+fn make_driver(state: &State, calls: &[Call]) -> Result<Driver, Failure> {
+    let config = Config::from_env_and(calls);
+    let statistics = match config.stats_level {
+        0 => Statistics::none(),
+        _ => state.statistics.get_or_init(Statistics::new).clone(),
+    };
+    Ok(Driver::open_with(config, &statistics)?)
 }
 
-/// A driver like the one that would be opened, for one use.
+/// A driver like the one that would be opened, for one use that is not counted.
 pub(crate) fn passing_driver() -> Result<Driver, Failure> {
     let calls = state().gate().clone();
-    make_driver(&calls)
+    Ok(Driver::open_with(Config::from_env_and(&calls), &Statistics::none())?)
+}
+
+/// What was counted so far. Opens nothing.
+pub(crate) fn snapshot() -> Snapshot {
+    state().statistics.get().map_or_else(Snapshot::default, Statistics::snapshot)
+}
+
+/// Counts a call about a batch, which needs no driver.
+pub(crate) fn count_batch(call: BatchCall, ok: bool) {
+    if let Some(statistics) = state().statistics.get() {
+        statistics.count_batch(call, ok);
+    }
 }
 
 /// Adds to what was set, in place of what was set before.
@@ -186,7 +207,7 @@ pub(crate) fn open() -> Result<(), Failure> {
     let state = state();
     let calls = state.gate();
     match state.count.load(Ordering::Acquire) {
-        0 => drop(state.install(make_driver(&calls)?)),
+        0 => drop(state.install(make_driver(state, &calls)?)),
         count => state.count.store(count + 1, Ordering::Release),
     }
     Ok(())
@@ -257,7 +278,7 @@ pub(crate) fn open_on_success<T>(register: impl FnOnce(&Driver) -> hipfile::Resu
         drop(gate);
         return Ok(register(&driver)?);
     }
-    let driver = make_driver(&gate)?;
+    let driver = make_driver(state, &gate)?;
     let value = register(&driver)?;
     drop(state.install(driver));
     Ok(value)
@@ -273,5 +294,5 @@ pub(crate) fn open_first() -> Result<Arc<Driver>, Failure> {
     if let Some(driver) = state.open.load_full() {
         return Ok(driver);
     }
-    Ok(state.install(make_driver(&calls)?))
+    Ok(state.install(make_driver(state, &calls)?))
 }

@@ -46,11 +46,6 @@ impl Failure {
         Failure::Errno { errno, text: text.into() }
     }
 
-    /// The answer of a function that exists in the ABI but not yet in this version.
-    pub(crate) fn not_available() -> Failure {
-        Failure::new(hipFileInternalError, "not available in this version")
-    }
-
     fn panic(payload: Box<dyn Any + Send>) -> Failure {
         let what = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
             (Some(text), _) => (*text).to_owned(),

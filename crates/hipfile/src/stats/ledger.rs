@@ -4,13 +4,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 
 use super::layout::{self, *};
 use super::region::Region;
 use super::slot::{add, slot};
 use crate::op::Op;
 use crate::reason::Reason;
+use crate::sys;
 
 /// The page, and how much of it is written.
 #[derive(Debug)]
@@ -22,17 +22,12 @@ pub(crate) type Row = [AtomicU64; ROW_WORDS];
 
 /// CLOCK_MONOTONIC in nanoseconds.
 pub(crate) fn now() -> u64 {
-    nanoseconds(ClockId::Monotonic)
+    sys::clock(libc::CLOCK_MONOTONIC)
 }
 
 /// As [`now`], up to some milliseconds too early, and cheap.
 fn about_now() -> u64 {
-    nanoseconds(ClockId::MonotonicCoarse)
-}
-
-fn nanoseconds(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+    sys::clock(libc::CLOCK_MONOTONIC_COARSE)
 }
 
 impl Ledger {

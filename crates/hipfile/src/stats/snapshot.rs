@@ -98,7 +98,7 @@ pub struct Side {
     /// When the last ended.
     pub last: u64,
     /// How many took how long: those below 64 KiB whose time was taken, and the others.
-    pub(super) latencies: [Vec<u64>; 2],
+    pub(crate) latencies: [Vec<u64>; 2],
 }
 
 /// A row of counters under a name.

@@ -82,6 +82,7 @@ mod suite {
     mod settings;
     mod staged;
     mod statistics;
+    mod statistics_shown;
     mod stream_rules;
     mod streams;
     mod streams_many;

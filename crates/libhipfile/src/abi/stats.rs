@@ -105,7 +105,7 @@ c_enum!(hipFileStatsError_t {
     hipFileStatsReportGenerationFailed = 4,
 });
 
-/// Opaque to C; no value of it exists yet.
+/// Opaque to C; never a value, only what pointers to a connection point to.
 #[repr(C)]
 #[derive(Debug)]
 pub struct hipFileStatsContext_t {

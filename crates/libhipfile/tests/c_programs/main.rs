@@ -86,7 +86,7 @@ three_ways! {
     io_checks: Program::test("io_checks");
     behaviour_88_last_error: Program::test("last_error");
     behaviour_123_handle_info: Program::test("handle_info");
-    stubs: Program::test("stubs");
+    stats: Program::test("stats");
     behaviour_69_batch: Program::test("batch");
     streams: Program::test("streams");
     streams_staged: Program::test("streams").env("HIPFILE_FORCE_COMPAT_MODE", "true");

@@ -145,7 +145,10 @@ fn the_build_tells_its_name_and_what_works() {
     assert_eq!(string(info.version), env!("CARGO_PKG_VERSION"));
     assert_eq!(
         info.features,
-        HIPFILE_EXT_FEATURE_SYNC_IO | HIPFILE_EXT_FEATURE_STREAM_IO | HIPFILE_EXT_FEATURE_BATCH_IO
+        HIPFILE_EXT_FEATURE_SYNC_IO
+            | HIPFILE_EXT_FEATURE_STREAM_IO
+            | HIPFILE_EXT_FEATURE_BATCH_IO
+            | HIPFILE_EXT_FEATURE_STATISTICS
     );
     assert_eq!((info.emulation_available, info.reserved), (1, 0));
     // SAFETY: NULL is allowed.
