@@ -31,7 +31,9 @@
  * GPU types.  With __HIP_PLATFORM_AMD__ or __HIP_PLATFORM_NVIDIA__ defined, HIP's own header is included and
  *             provides hipError_t and hipStream_t. Otherwise, or with HIPFILE_NO_HIP defined, both are declared
  *             here with the same size and calling convention, and no GPU header is needed. A file that wants
- *             HIP's own types must therefore define the platform macro, or include HIP's header first.
+ *             HIP's own types must therefore define the platform macro, or include HIP's header first. Where a
+ *             header of CUDA was included first, hipStream_t is cudaStream_t and CUstream, and no cast is needed;
+ *             a stream of CUDA may be cast to it anywhere.
  */
 
 #include <stdbool.h>
@@ -48,7 +50,11 @@
 /* A GPU runtime's status code: the values of HIP's enumeration of this name, 0 for success. */
 typedef int hipError_t;
 /* A GPU stream, opaque. NULL is the default stream. */
+#if defined(__CUDA_RUNTIME_H__) || defined(__CUDA_RUNTIME_API_H__) || defined(__cuda_cuda_h__)
+typedef struct CUstream_st *hipStream_t;
+#else
 typedef struct ihipStream_t *hipStream_t;
+#endif
 #endif
 
 #ifdef __cplusplus

@@ -26,7 +26,13 @@ const STEPS: &[Step] = &[
     Step { name: "doctest", what: "examples in the documentation", fast: false, run: doctest },
     Step { name: "doc", what: "the documentation builds without a warning", fast: false, run: doc },
     Step { name: "deny", what: "licences, sources and duplicates of dependencies", fast: false, run: deny },
-    Step { name: "test", what: "the tests, but those of the next three steps", fast: true, run: test },
+    Step { name: "test", what: "the tests, but those of the next steps", fast: true, run: test },
+    Step {
+        name: "cuda",
+        what: "the behaviour suite on the emulated GPU under CUDA's functions",
+        fast: false,
+        run: cuda,
+    },
     Step { name: "abi", what: "the C headers against Rust and the symbol table", fast: true, run: abi::run },
     Step {
         name: "c",
@@ -87,6 +93,14 @@ const C_PROGRAMS: &str = "package(libhipfile) and binary(=c_programs)";
 
 fn test() -> Result<(), String> {
     Nextest::new().filter(&format!("not ({}) and not ({C_PROGRAMS})", abi::FILTER)).staged().run()
+}
+
+/// Whatever a device has a part in; of the models those that differ by it, on one file system.
+const ON_CUDA: &str = "package(hipfile) and binary(=it) and not test(/^suite::(documents|files|lifecycle)/) and \
+    (not test(/^model_/) or test(/^model_(bounce|uring_auto|uring_direct|streams|streams_staged|batch_direct)::here/))";
+
+fn cuda() -> Result<(), String> {
+    Nextest::new().filter(ON_CUDA).staged().env("HIPFILE_TEST_DEVICE", "emulated-cuda").run()
 }
 
 fn c_tests() -> Result<(), String> {

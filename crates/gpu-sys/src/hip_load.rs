@@ -128,6 +128,11 @@ pub fn load(options: &LoadOptions) -> Result<LoadedHip, LoadError> {
     Err(first_unusable.unwrap_or(LoadError::NotFound { tried }))
 }
 
+/// Whether the process has a HIP runtime already, of whatever version. Loads nothing.
+pub fn is_loaded() -> bool {
+    find_loaded().is_some()
+}
+
 /// AMD's file functions `(hipAmdFileRead, hipAmdFileWrite)`, which are in no header. The runtime itself is asked
 /// first, for the version it reports; `library` is searched if it does not know them. `None` unless both exist.
 ///

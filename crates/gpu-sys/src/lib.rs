@@ -2,6 +2,8 @@
 //! little: where to look is the caller's [`LoadOptions`](hip_load::LoadOptions), what the answers mean is the
 //! caller's business; only a runtime whose numbers differ from the table's is refused here.
 
+pub mod cuda;
+pub mod cuda_load;
 mod elf;
 pub mod hip;
 pub mod hip_load;

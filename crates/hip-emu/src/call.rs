@@ -46,11 +46,20 @@ pub(crate) fn call_quietly(
 #[inline]
 pub(crate) fn refuse_in_host_function(function: Function) {
     if thread::with(|thread| thread.in_host_function.get()) {
-        sys::die(&format!(
-            "{} was called from inside a host function of a stream, which HIP forbids",
-            function.name()
-        ));
+        die_in_host_function(function.name(), "HIP");
     }
+}
+
+/// The same for a function of CUDA's.
+pub(crate) fn refuse_in_host_function_named(name: &str) {
+    if thread::with(|thread| thread.in_host_function.get()) {
+        die_in_host_function(name, "CUDA");
+    }
+}
+
+#[cold]
+fn die_in_host_function(name: &str, whose: &str) -> ! {
+    sys::die(&format!("{name} was called from inside a host function of a stream, which {whose} forbids"))
 }
 
 /// Keeps the result for the functions that ask for the last error. From HIP 7.0 on, neither success nor hipErrorNotReady

@@ -97,6 +97,16 @@ pub(crate) fn refuse_unsafe(state: &State) -> Result<(), HipError> {
     if hit { Err(HipError::STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
 }
 
+/// Refuses work on the legacy default stream of a device while a stream ordered with it is captured, and voids all captures:
+/// the rule of CUDA's blocking copies.
+pub(crate) fn refuse_implicit(state: &State, device: usize) -> Result<(), HipError> {
+    if state.captures.is_empty() || !state.captures.touches_null(device) {
+        return Ok(());
+    }
+    state.captures.invalidate(|_| true);
+    Err(HipError::STREAM_CAPTURE_IMPLICIT)
+}
+
 /// Refuses the blocking copies and memsets while anything is captured, in any mode, and voids all captures.
 pub(crate) fn refuse_blocking(state: &State) -> Result<(), HipError> {
     refuse_while_any(state, HipError::STREAM_CAPTURE_IMPLICIT)

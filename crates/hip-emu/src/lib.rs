@@ -34,6 +34,7 @@ mod arena;
 mod call;
 pub mod capture;
 pub mod copy;
+pub mod cuda;
 pub mod device;
 pub mod errors;
 pub mod event;

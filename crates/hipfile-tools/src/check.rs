@@ -10,8 +10,8 @@ mod text;
 use std::io::Write as _;
 use std::path::PathBuf;
 
+use hipfile::Config;
 use hipfile::storage::Roots;
-use hipfile::{Config, DeviceChoice};
 use serde::Serialize;
 
 use crate::Tool;
@@ -111,5 +111,5 @@ impl Check {
 
 /// Whether the emulated GPU is what was asked for: the block devices below do not matter to it.
 fn is_emulated(config: &Config) -> bool {
-    config.device == DeviceChoice::Emulated
+    config.device.is_emulated()
 }

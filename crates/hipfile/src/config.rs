@@ -26,8 +26,17 @@ pub enum DeviceChoice {
     Hip,
     /// CUDA only.
     Cuda,
-    /// The emulated GPU.
+    /// The emulated GPU, by HIP.
     Emulated,
+    /// The emulated GPU, by CUDA.
+    EmulatedCuda,
+}
+
+impl DeviceChoice {
+    /// Whether it is the emulated GPU, by whatever functions.
+    pub fn is_emulated(self) -> bool {
+        matches!(self, DeviceChoice::Emulated | DeviceChoice::EmulatedCuda)
+    }
 }
 
 /// What to do when a transfer cannot go straight between storage and GPU.
@@ -114,7 +123,8 @@ pub enum LogLevel {
 }
 
 words! {
-    DeviceChoice: "auto" = Auto, "hip" = Hip, "cuda" = Cuda, "emulated" = Emulated;
+    DeviceChoice: "auto" = Auto, "hip" = Hip, "cuda" = Cuda, "emulated" = Emulated,
+        "emulated-cuda" = EmulatedCuda;
     Fallback: "allow" = Allow, "warn" = Warn, "forbid" = Forbid;
     Adaptive: "off" = Off, "network" = Network, "all" = All;
     Order: "stream" = Stream, "device" = Device;

@@ -97,7 +97,7 @@ impl Reserve {
         {
             return Ok(kept.swap_remove(at));
         }
-        let memory = streams.alloc_pinned(count * (block_len + CONTROL))?;
+        let memory = streams.alloc_pinned(gpu, count * (block_len + CONTROL))?;
         let mut free = Vec::with_capacity(count);
         for index in 0..count {
             let (block, control) = (index * block_len, count * block_len + index * CONTROL);

@@ -105,7 +105,12 @@ impl Driver {
     pub fn prepare_stream(&self, stream: StreamPtr) -> Result<()> {
         const OP: &str = "register stream";
         self.check_process(OP, ErrorKind::DriverClosing)?;
-        let device = self.inner.devices().first()?;
+        let devices = self.inner.devices();
+        let device = devices.first()?;
+        if devices.serving().len() > 1 {
+            // Only an operation's memory will tell whose stream it is, and no runtime bears another's handles.
+            return Ok(());
+        }
         let Some(streams) = device.streams() else {
             return Err(Error::message(
                 ErrorKind::AsyncNotSupported,

@@ -21,6 +21,8 @@ const CPP: [(&str, &[&str]); 2] = [
 ];
 const WARNINGS: [&str; 6] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wundef", "-Wshadow"];
 
+const BESIDE_CUDA: &str = "beside CUDA";
+
 /// A way to come by HIP's two types.
 struct Setting {
     name: &'static str,
@@ -33,6 +35,8 @@ fn settings() -> Vec<Setting> {
     let with = |platform: &str, dir: &PathBuf| {
         vec![format!("-D{platform}"), "-isystem".into(), dir.display().to_string()]
     };
+    let cuda = crate_dir().join("tests/cuda-stub").display().to_string();
+    let beside_cuda = ["-isystem", &cuda, "-include", "cuda_runtime.h"].map(str::to_owned).to_vec();
     let mut settings = vec![
         Setting { name: "without HIP", flags: vec![] },
         Setting {
@@ -41,6 +45,7 @@ fn settings() -> Vec<Setting> {
         },
         Setting { name: "HIP for AMD", flags: with("__HIP_PLATFORM_AMD__", &stub) },
         Setting { name: "HIP for NVIDIA", flags: with("__HIP_PLATFORM_NVIDIA__", &stub) },
+        Setting { name: BESIDE_CUDA, flags: beside_cuda },
     ];
     if emulation.join("hip/hip_runtime_api.h").is_file() {
         settings.push(Setting { name: "emulated HIP", flags: with("__HIP_PLATFORM_AMD__", &emulation) });
@@ -102,8 +107,8 @@ fn compiles_everywhere(what: &str, source: &str) {
             }
         }
     }
-    // gcc's and g++'s nine standards in four settings.
-    assert!(count >= 36, "only {count} combinations were compiled");
+    // gcc's and g++'s nine standards in five settings.
+    assert!(count >= 45, "only {count} combinations were compiled");
 }
 
 #[test]
@@ -129,6 +134,19 @@ fn the_headers_go_after_those_of_hip_even_if_hip_is_unwanted() {
     for (compiler, standards, language) in compilers() {
         for standard in standards {
             compile(compiler, language, standard, &flags, source).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_stream_of_cuda_is_passed_as_it_is() {
+    let flags = settings().into_iter().find(|setting| setting.name == BESIDE_CUDA).unwrap().flags;
+    let source = "#include <hipfile.h>\nint used(cudaStream_t stream);\n\
+        int used(cudaStream_t stream) { return (int)hipFileStreamRegister(stream, 0).err; }\n";
+    for (compiler, standards, language) in compilers() {
+        for standard in standards {
+            compile(compiler, language, standard, &flags, source).unwrap();
+            assert!(compile(compiler, language, standard, &[], source).is_err(), "{compiler} {standard}");
         }
     }
 }

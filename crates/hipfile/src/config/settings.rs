@@ -122,7 +122,7 @@ macro_rules! row {
 #[rustfmt::skip]
 pub const SETTINGS: &[Setting] = &[
     row!("device", "HIPFILE_DEVICE", Kind::Word(DeviceChoice::WORDS), "auto", device,
-        "GPU runtime. `emulated` is served by the built-in emulated GPU when no libamdhip64 is there."),
+        "GPU runtime. `emulated` is served by the built-in emulated GPU when no libamdhip64 is there, `emulated-cuda` by the same under CUDA's functions. `auto` takes what the process uses, else what is installed, HIP first."),
     row!("hip_library", "HIPFILE_HIP_LIBRARY", Kind::Path, "unset", hip_library,
         "The HIP runtime to load instead of the one in the process or libamdhip64.so.7, .6, .so."),
     row!("rocm_path", "ROCM_PATH", Kind::Path, "unset", rocm_path,

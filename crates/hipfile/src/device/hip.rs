@@ -11,6 +11,7 @@ use gpu_sys::hip::{self, AmdFileFn, HipApi, HipError};
 use gpu_sys::hip_load::{self, LoadError, LoadOptions};
 use gpu_sys::library::Library;
 
+use super::topology::{emulation_note, near_node, text};
 use super::{Absence, Device, DeviceInfo, MemoryKind, PeerToPeer, Region, Streams};
 use crate::buffer::{DevPtr, Place, Span};
 use crate::config::{Config, DeviceChoice, Order};
@@ -41,6 +42,11 @@ struct Hip {
 /// Finds the runtime: the process's own, else one that can be loaded, else (when told to) the built-in emulation.
 pub(super) fn open(config: &Config) -> Result<Arc<dyn Device>, Absence> {
     Ok(Arc::new(find(config)?))
+}
+
+/// Whether the process has a runtime already, or is told which one to have. Loads nothing.
+pub(super) fn is_loaded(config: &Config) -> bool {
+    config.hip_library.is_some() || hip_load::is_loaded()
 }
 
 /// The emulated GPU, and nobody is told that it is one: what lies below a file counts then.
@@ -277,9 +283,7 @@ impl Hip {
     }
 
     fn find_nodes(&self) -> Vec<Option<u32>> {
-        (0..self.count)
-            .map(|ordinal| near_node(std::path::Path::new("/sys"), &self.info(ordinal).ok()?.pci?))
-            .collect()
+        (0..self.count).map(|ordinal| near_node(&self.info(ordinal).ok()?.pci?)).collect()
     }
 
     /// One call of the runtime's file functions.
@@ -367,10 +371,9 @@ impl Hip {
         let uuid_known = unsafe { (self.api.hipDeviceGetUuid)(&raw mut uuid, at) };
         let _ = self.call(OP, uuid_known);
         let name = text(&name);
-        let note = name.split_once(" (").map(|(_, note)| note.trim_end_matches(')').to_owned());
         Ok(DeviceInfo {
             ordinal,
-            emulation_note: note.filter(|_| self.emulated),
+            emulation_note: emulation_note(&name).filter(|_| self.emulated),
             name,
             runtime: self.name(),
             runtime_version: version_text(self.version),
@@ -381,25 +384,9 @@ impl Hip {
     }
 }
 
-/// The memory node a PCI device is near, where the machine has several.
-fn near_node(sys: &std::path::Path, pci: &str) -> Option<u32> {
-    let online = std::fs::read_to_string(sys.join("devices/system/node/online")).ok()?;
-    if online.trim() == "0" {
-        return None;
-    }
-    let path = sys.join("bus/pci/devices").join(pci.to_ascii_lowercase()).join("numa_node");
-    // -1 says that the firmware does not tell.
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
-}
-
 /// `hipRuntimeGetVersion` counts major * 10^7 + minor * 10^5 + patch.
 fn version_text(version: i32) -> String {
     format!("{}.{}", version / 10_000_000, version / 100_000 % 100)
-}
-
-fn text(chars: &[std::ffi::c_char]) -> String {
-    let bytes: Vec<u8> = chars.iter().map(|c| *c as u8).take_while(|b| *b != 0).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 impl Device for Hip {
@@ -538,28 +525,10 @@ impl PeerToPeer for Hip {
 }
 
 #[cfg(test)]
+#[cfg(feature = "emulation")]
 mod tests {
     use super::*;
 
-    #[test]
-    fn behaviour_59_staging_memory_lies_near_the_gpu() {
-        let root = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        write("devices/system/node/online", "0-1\n");
-        write("bus/pci/devices/0000:c1:00.0/numa_node", "1\n");
-        write("bus/pci/devices/0000:03:00.0/numa_node", "-1\n");
-        assert_eq!(near_node(root.path(), "0000:C1:00.0"), Some(1));
-        assert_eq!(near_node(root.path(), "0000:03:00.0"), None);
-        assert_eq!(near_node(root.path(), "0000:99:00.0"), None);
-        write("devices/system/node/online", "0\n");
-        assert_eq!(near_node(root.path(), "0000:C1:00.0"), None);
-    }
-
-    #[cfg(feature = "emulation")]
     #[test]
     fn the_topology_can_be_left_alone() {
         for (skip_topology, node) in [(false, Some(3)), (true, None)] {

@@ -2,7 +2,9 @@
 //!
 //! To add a runtime: its table in `gpu-sys`, a file here, one line in [`DEVICES`], one row in the behaviour suite.
 
+mod cuda;
 mod hip;
+mod topology;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -167,8 +169,8 @@ pub(crate) trait Streams: Send + Sync {
     /// Whether streams can wait for a word of memory. Otherwise they are held by a function that does not return.
     fn can_wait(&self, gpu: u32) -> bool;
 
-    /// Pinned memory, never given back.
-    fn alloc_pinned(&self, len: usize) -> Result<Pinned>;
+    /// Pinned memory, never given back; allocated on a GPU that is in use, for all of them.
+    fn alloc_pinned(&self, gpu: u32, len: usize) -> Result<Pinned>;
 
     /// A word of zero that a stream can wait for, never given back. Its address.
     fn alloc_word(&self, gpu: u32) -> Result<usize>;
@@ -205,10 +207,19 @@ pub(crate) enum Absence {
     Unfit(Error),
 }
 
-type Constructor = fn(&Config) -> Result<Arc<dyn Device>, Absence>;
+/// A runtime that can be looked for.
+pub(crate) struct Runtime {
+    pub(crate) name: &'static str,
+    open: fn(&Config) -> Result<Arc<dyn Device>, Absence>,
+    /// Whether the process has it already; loads nothing.
+    is_loaded: fn(&Config) -> bool,
+}
 
-/// Every runtime, by name, in the order in which a pointer is offered to them.
-pub(crate) const DEVICES: &[(&str, Constructor)] = &[("hip", hip::open)];
+/// Every runtime, in the order in which a pointer is offered to them.
+pub(crate) const DEVICES: &[Runtime] = &[
+    Runtime { name: "hip", open: hip::open, is_loaded: hip::is_loaded },
+    Runtime { name: "cuda", open: cuda::open, is_loaded: cuda::is_loaded },
+];
 
 /// The runtimes that serve this process.
 #[derive(Debug)]
@@ -227,25 +238,29 @@ impl Devices {
         let mut serving = Vec::new();
         let mut reasons = Vec::new();
         let mut unfit = None;
-        for (name, open) in DEVICES {
-            let chosen = match config.device {
-                DeviceChoice::Auto => true,
-                DeviceChoice::Hip | DeviceChoice::Emulated => *name == "hip",
-                DeviceChoice::Cuda => *name == "cuda",
-            };
-            if !chosen {
-                continue;
+        let chosen = DEVICES.iter().filter(|runtime| match config.device {
+            DeviceChoice::Auto => true,
+            DeviceChoice::Hip | DeviceChoice::Emulated => runtime.name == "hip",
+            DeviceChoice::Cuda | DeviceChoice::EmulatedCuda => runtime.name == "cuda",
+        });
+        // What is merely installed is not drawn into a process that uses another.
+        let (in_use, installed): (Vec<_>, Vec<_>) = chosen.partition(|runtime| (runtime.is_loaded)(config));
+        for runtimes in [in_use, installed] {
+            if !serving.is_empty() {
+                break;
             }
-            match open(config) {
-                Ok(device) => {
-                    if device.is_emulated() {
-                        say_emulated(device.as_ref());
+            for runtime in runtimes {
+                match (runtime.open)(config) {
+                    Ok(device) => {
+                        if device.is_emulated() {
+                            say_emulated(device.as_ref());
+                        }
+                        serving.push(device);
                     }
-                    serving.push(device);
-                }
-                Err(Absence::NotThere(why)) => reasons.push(why),
-                Err(Absence::Unfit(error)) => {
-                    unfit.get_or_insert(error);
+                    Err(Absence::NotThere(why)) => reasons.push(why),
+                    Err(Absence::Unfit(error)) => {
+                        unfit.get_or_insert(error);
+                    }
                 }
             }
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use gpu_sys::hip_load::{self, LoadError, LoadOptions};
 
 use super::Finding;
-use crate::config::{Config, DeviceChoice};
+use crate::config::Config;
 use crate::storage::Roots;
 
 /// Where libraries lie, below the root, after what the configuration names.
@@ -32,7 +32,7 @@ const NEWER_HIP: &str = "install ROCm 7.2 or newer: older runtimes cannot read f
 
 /// Whether a HIP runtime with AMD's file functions is there.
 pub(super) fn hip(config: &Config, roots: &Roots) -> Finding {
-    if config.device == DeviceChoice::Emulated {
+    if config.device.is_emulated() {
         // A real runtime that is merely installed must not be drawn into the process then.
         let found = "emulated: the emulated GPU was asked for, no real one is involved".to_owned();
         return Finding::no(found, "unset HIPFILE_DEVICE");

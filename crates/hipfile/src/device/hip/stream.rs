@@ -149,7 +149,7 @@ impl Streams for Hip {
             && self.api.hipExtMallocWithFlags.is_some()
     }
 
-    fn alloc_pinned(&self, len: usize) -> Result<Pinned> {
+    fn alloc_pinned(&self, _gpu: u32, len: usize) -> Result<Pinned> {
         const OP: &str = "pin memory for streams";
         let _relaxed = self.relaxed();
         let (mut host, mut device) = (std::ptr::null_mut(), std::ptr::null_mut());

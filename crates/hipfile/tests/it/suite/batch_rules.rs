@@ -14,6 +14,7 @@ use hipfile::{
 };
 
 use super::batches::{STAGED, Setup, Watchdog, collect, setup};
+use crate::support::gpu::is_emulated_hip;
 use crate::support::{Storage, driver_with};
 
 fn delay_copies(time: Duration) {
@@ -71,6 +72,9 @@ fn said(during: impl FnOnce()) -> String {
 
 #[test]
 fn a_wait_without_progress_says_which_file_and_engine_it_waits_for() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
     let _watchdog = Watchdog::new("notice", 60);
     for (engines, engine) in [(&["bounce"][..], "bounce"), (STAGED, "uring")] {
         let setup = setup(engines, 4 * 4096, |c| {
@@ -107,6 +111,9 @@ fn a_wait_without_progress_says_which_file_and_engine_it_waits_for() {
 
 #[test]
 fn a_wait_that_makes_progress_says_nothing() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
     let _watchdog = Watchdog::new("progress", 60);
     let setup = setup(&["bounce"], 16 * 4096, |c| {
         c.wait_notice = Some(Duration::from_millis(400));
@@ -164,6 +171,9 @@ fn without_memory_a_batch_is_refused_and_those_there_are_work_on() {
 /// Sixteen entries whose copies take long: together they take far less than one after the other.
 #[test]
 fn behaviour_75_entries_are_under_way_at_the_same_time() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
     let _watchdog = Watchdog::new("depth", 60);
     const LEN: usize = 128 << 10;
     const TIME: Duration = Duration::from_millis(250);
@@ -237,6 +247,9 @@ fn jobs(setup: &Setup, file: &Arc<File>, count: usize) -> Vec<Job> {
 /// The rule: what has not started is canceled, what has is waited for, and only then is the memory freed.
 #[test]
 fn a_dropped_batch_waits_for_what_runs_and_frees_after_that() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
     let _watchdog = Watchdog::new("drop", 60);
     let setup = setup(&["bounce"], 64 * 4096, |c| c.io_threads = 1);
     let plain = std::fs::File::open(setup.file.info().unwrap().path.unwrap()).unwrap();
@@ -265,6 +278,9 @@ fn a_dropped_batch_waits_for_what_runs_and_frees_after_that() {
 
 #[test]
 fn a_forgotten_batch_leaks_its_memory_and_its_work_is_done() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
     let _watchdog = Watchdog::new("forget", 60);
     let setup = setup(&["bounce"], 8 * 4096, |_| {});
     let plain = std::fs::File::open(setup.file.info().unwrap().path.unwrap()).unwrap();

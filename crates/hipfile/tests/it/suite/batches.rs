@@ -12,6 +12,7 @@ use hipfile::{
     PageCache, RawBatch,
 };
 
+use crate::support::gpu::is_emulated_hip;
 use crate::support::{Random, Storage, driver_with};
 
 const ALL: &[&str] = &["p2p", "uring", "bounce"];
@@ -145,6 +146,9 @@ fn small_reads_arrive_whatever_carries_them() {
 
 #[test]
 fn small_reads_share_a_ring() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
     let setup = setup(STAGED, 128 * 4096, |c| c.page_cache = PageCache::Direct);
     let batch = RawBatch::new(128).unwrap();
     let entries: Vec<_> = (0..128).map(|n| setup.read(n, 4096)).collect();
@@ -275,6 +279,9 @@ fn short_reads_empty_entries_and_errors_are_told_as_they_are() {
 
 #[test]
 fn behaviour_73_poll_judges_its_arguments_and_keeps_time() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
     let setup = setup(STAGED, 4096, |_| {});
     let batch = RawBatch::new(4).unwrap();
     for (min, most) in [(2, 1), (5, 8)] {
@@ -297,6 +304,9 @@ fn behaviour_73_poll_judges_its_arguments_and_keeps_time() {
 
 #[test]
 fn behaviour_77_cancel_and_results_add_up() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
     let _watchdog = Watchdog::new("cancel", 60);
     let setup = setup(&["bounce"], 200 * 4096, |c| c.io_threads = 1);
     fault::add(Rule {
@@ -331,6 +341,9 @@ fn behaviour_77_cancel_and_results_add_up() {
 
 #[test]
 fn behaviour_50_destroy_and_close_with_work_in_flight() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
     let _watchdog = Watchdog::new("destroy", 60);
     let setup = setup(STAGED, 100 * 4096, |_| {});
     fault::add(Rule {
@@ -366,6 +379,9 @@ fn behaviour_50_destroy_and_close_with_work_in_flight() {
 
 #[test]
 fn what_is_in_flight_cannot_be_deregistered() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
     let _watchdog = Watchdog::new("deregister", 60);
     let setup = setup(STAGED, 4096, |_| {});
     fault::add(Rule {
@@ -388,6 +404,9 @@ fn what_is_in_flight_cannot_be_deregistered() {
 
 #[test]
 fn copies_that_fail_are_tried_again_one_by_one() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
     let setup = setup(STAGED, 64 * 4096, |c| c.page_cache = PageCache::Direct);
     for nth in 1..4 {
         fault::inject("hipMemcpy", When::Nth(nth), gpu_sys::hip::HipError::UNKNOWN).unwrap();

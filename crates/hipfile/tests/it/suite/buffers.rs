@@ -2,6 +2,7 @@
 
 use hipfile::{Buffer, DevPtr, ErrorKind, File};
 
+use crate::support::gpu::is_emulated_hip;
 use crate::support::{Storage, driver, driver_with};
 
 #[test]
@@ -99,6 +100,9 @@ fn behaviour_42_host_memory_works_when_allowed() {
 
 #[test]
 fn behaviour_57_the_callers_current_gpu_stays_current() {
+    if !is_emulated_hip("it makes three emulated GPUs") {
+        return;
+    }
     // SAFETY: set before the emulation reads it, while this process has one thread of interest.
     unsafe { std::env::set_var("HIP_EMU_DEVICES", "3") };
     let (driver, storage) = (driver(), Storage::here());

@@ -4,6 +4,7 @@ use hip_emu::fault::{self, Fault, Rule, When};
 use hip_emu::function::Function;
 use hipfile::{Buffer, Driver, ErrorKind, Fallback, File, Reason, Stats};
 
+use crate::support::gpu::is_emulated_hip;
 use crate::support::{Random, Storage, driver_with, operations};
 
 /// A driver, a file of `size` bytes on ext4, and device memory of as many bytes and some more.
@@ -16,6 +17,9 @@ struct Bench {
 }
 
 fn bench(size: usize, fallback: Fallback) -> Option<Bench> {
+    if !is_emulated_hip("it needs a runtime that moves files past the host") {
+        return None;
+    }
     let storage = Storage::ext4(&[])?;
     let driver = driver_with(&["p2p", "bounce"], |c| c.fallback = fallback);
     let content: Vec<u8> = (0..size).map(|n| ((n / 3) ^ (n >> 9)) as u8).collect();
@@ -249,6 +253,9 @@ fn behaviour_29_the_callers_o_direct_flag_does_not_decide_the_path() {
 
 #[test]
 fn behaviour_92_every_handle_says_why_it_is_staged() {
+    if !is_emulated_hip("it needs a runtime that moves files past the host") {
+        return;
+    }
     let Some(tmpfs) = Storage::tmpfs() else { return };
     std::fs::write(tmpfs.path("f"), vec![1; 65536]).unwrap();
     let open = || std::fs::File::open(tmpfs.path("f")).unwrap();

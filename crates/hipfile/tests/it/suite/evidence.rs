@@ -7,6 +7,7 @@ use hip_emu::fault::{self, Fault, Rule, When};
 use hip_emu::function::Function;
 use hipfile::{Adaptive, Buffer, Driver, Fallback, File, PageCache, Reason};
 
+use crate::support::gpu::is_emulated_hip;
 use crate::support::model::{self, Door, Row};
 use crate::support::{Storage, driver_with, refuse_o_direct, skip};
 
@@ -37,6 +38,9 @@ fn works(driver: &Driver, file: &File) {
 
 #[test]
 fn behaviour_93_a_program_can_tell_whether_its_bytes_went_direct() {
+    if !is_emulated_hip("it needs a runtime that moves files past the host") {
+        return;
+    }
     let (Some(ext4), Some(tmpfs)) = (Storage::ext4(&[]), Storage::tmpfs()) else { return };
     let driver = driver_with(&["p2p", "uring", "bounce"], |_| {});
     let files = [&ext4, &tmpfs].map(|storage| File::register(&driver, file_on(storage)).unwrap());
@@ -71,6 +75,9 @@ fn behaviour_93_a_program_can_tell_whether_its_bytes_went_direct() {
 
 #[test]
 fn behaviour_102_the_faster_way_is_measured_taken_and_told() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
     const LEN: usize = 1 << 20;
     let Some(ext4) = Storage::ext4(&[]) else { return };
     let slow = |function, millis| {
@@ -135,6 +142,9 @@ fn behaviour_97_files_in_memory_take_everything() {
             model::run(&Row { engines, change: |_| false, door }, storage);
         }
     }
+    if !is_emulated_hip("it needs a runtime that moves files past the host") {
+        return;
+    }
     let driver = driver_with(engines, |_| {});
     for storage in in_memory().into_iter().flatten() {
         let file = File::register(&driver, file_on(&storage)).unwrap();
@@ -148,6 +158,9 @@ fn behaviour_97_files_in_memory_take_everything() {
 
 #[test]
 fn behaviour_98_whether_there_is_o_direct_is_found_out_at_run_time() {
+    if !is_emulated_hip("it needs a runtime that moves files past the host") {
+        return;
+    }
     let Some(ext4) = Storage::ext4(&[]) else { return };
     let open = [(); 5].map(|()| file_on(&ext4));
     refuse_o_direct();
@@ -200,6 +213,9 @@ fn behaviour_105_o_direct_can_be_switched_off() {
 /// In a container the path of a file often leads elsewhere, or nowhere: the descriptor alone decides.
 #[test]
 fn behaviour_154_probes_go_by_the_descriptor_alone() {
+    if !is_emulated_hip("it needs a runtime that moves files past the host") {
+        return;
+    }
     let Some(ext4) = Storage::ext4(&[]) else { return };
     let driver = driver_with(&["p2p", "bounce"], |_| {});
     let hidden = file_on(&ext4);

@@ -4,12 +4,16 @@ use gpu_sys::hip::HipError;
 use hip_emu::fault::{self, When};
 use hipfile::{Buffer, ErrorKind, File};
 
+use crate::support::gpu::is_emulated_hip;
 use crate::support::{Storage, driver, skip};
 
 const BLOCK: usize = 64 << 10;
 
 #[test]
 fn a_failing_copy_returns_the_prefix_and_then_its_own_error() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
     let (driver, storage) = (driver(), Storage::here());
     let content: Vec<u8> = (0..5 * BLOCK).map(|n| (n / 7) as u8).collect();
     std::fs::write(storage.path("f"), &content).unwrap();
@@ -70,6 +74,9 @@ fn the_error_of_the_last_bytes_shows_on_the_next_call() {
 
 #[test]
 fn pinning_that_fails_costs_speed_only() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
     fault::inject("hipHostRegister", When::Every, HipError::OUT_OF_MEMORY).unwrap();
     let (driver, storage) = (driver(), Storage::here());
     std::fs::write(storage.path("f"), vec![3; 3 * BLOCK]).unwrap();
@@ -81,6 +88,9 @@ fn pinning_that_fails_costs_speed_only() {
 
 #[test]
 fn every_call_failing_in_turn_gives_an_error_and_no_more() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
     let (driver, storage) = (driver(), Storage::here());
     std::fs::write(storage.path("f"), vec![3; 3 * BLOCK]).unwrap();
     let file = File::register(&driver, std::fs::File::open(storage.path("f")).unwrap()).unwrap();

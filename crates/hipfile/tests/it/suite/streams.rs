@@ -9,6 +9,7 @@ use hip_emu::fault::{self, Fault, Rule, When};
 use hip_emu::function::Function;
 use hipfile::{Buffer, Entry, ErrorKind, EventStatus, Fallback, Op, RawBatch};
 
+use crate::support::gpu::is_emulated_hip;
 use crate::support::streams::*;
 
 const STAGED: &[&str] = &["uring", "bounce"];
@@ -182,18 +183,21 @@ fn behaviour_79_submit_refuses_what_the_header_says() {
 
 #[test]
 fn memory_of_another_gpu_than_the_streams_is_refused() {
+    if !is_emulated_hip("it makes two emulated GPUs") {
+        return;
+    }
     // SAFETY: before any thread; the emulation reads it at its first use.
     unsafe { std::env::set_var("HIP_EMU_DEVICES", "2") };
     let _watchdog = Watchdog::new(60);
     let bench = Bench::new(STAGED, 8192, |_| {});
     // SAFETY: a plain call.
-    assert_eq!(unsafe { (api().hipSetDevice)(1) }, HipError::SUCCESS);
+    assert_eq!(unsafe { (hip_emu::api().hipSetDevice)(1) }, HipError::SUCCESS);
     let (stream, mine) = (Stream::free(), Buffer::alloc(&bench.driver, 1, 8192).unwrap());
     let one = Variables::new(4096, 4096, 0);
     assert_eq!(bench.read(stream, 0, &one).unwrap_err().kind(), ErrorKind::InvalidValue);
     enqueue(&bench.driver, Op::Read, bench.id, mine.ptr(), stream, 0, &one).unwrap();
     // SAFETY: a plain call.
-    assert_eq!(unsafe { (api().hipSetDevice)(0) }, HipError::SUCCESS);
+    assert_eq!(unsafe { (hip_emu::api().hipSetDevice)(0) }, HipError::SUCCESS);
     stream.wait();
     assert_eq!(one.result().unwrap(), 4096);
     let mut bytes = vec![0; 4096];
@@ -203,6 +207,9 @@ fn memory_of_another_gpu_than_the_streams_is_refused() {
 
 #[test]
 fn behaviour_78_a_failing_direct_path_is_left_as_synchronously() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
     let _watchdog = Watchdog::new(60);
     for (function, op) in [(Function::hipAmdFileRead, Op::Read), (Function::hipAmdFileWrite, Op::Write)] {
         for errno in [libc::ENODEV, libc::EREMOTEIO] {
@@ -221,6 +228,9 @@ fn behaviour_78_a_failing_direct_path_is_left_as_synchronously() {
 
 #[test]
 fn an_io_error_is_the_result_and_leaves_the_destination() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
     let _watchdog = Watchdog::new(60);
     let bench = Bench::new(ALL, 65_536, |c| c.unsupported_file_systems = true);
     let stream = Stream::free();
@@ -381,17 +391,11 @@ fn a_captured_stream_is_refused_and_nothing_is_queued() {
     let _watchdog = Watchdog::new(60);
     let bench = Bench::new(ALL, 8192, |_| {});
     let stream = Stream::free();
-    // SAFETY: a stream of this test; the mode is the relaxed one.
-    assert_eq!(unsafe { hip_emu::capture::hipStreamBeginCapture(stream.handle(), 2) }, HipError::SUCCESS);
+    stream.capture(2);
     let one = Variables::new(4096, 0, 0);
     assert_eq!(bench.read(stream, 0, &one).unwrap_err().kind(), ErrorKind::AsyncNotSupported);
     assert_eq!(bench.write(stream, 0, &one).unwrap_err().kind(), ErrorKind::AsyncNotSupported);
-    let mut graph = std::ptr::null_mut();
-    assert_eq!(
-        // SAFETY: `graph` is writable.
-        unsafe { hip_emu::capture::hipStreamEndCapture(stream.handle(), &raw mut graph) },
-        HipError::SUCCESS
-    );
+    assert!(stream.end_capture());
     bench.read(stream, 0, &one).unwrap();
     stream.wait();
     assert_eq!(one.result().unwrap(), 4096);
@@ -426,6 +430,9 @@ fn behaviour_86_and_50_a_destroyed_stream_and_a_closed_driver_finish_what_is_que
 
 #[test]
 fn without_wait_values_a_function_that_does_not_return_holds_the_stream() {
+    if !is_emulated_hip("it hides a function of HIP's") {
+        return;
+    }
     // SAFETY: before any thread; the emulation reads it at its first use.
     unsafe { std::env::set_var("HIP_EMU_HIDE", "hipStreamWaitValue64") };
     let _watchdog = Watchdog::new(60);
@@ -446,6 +453,9 @@ fn without_wait_values_a_function_that_does_not_return_holds_the_stream() {
 
 #[test]
 fn a_refused_operation_has_ended_before_the_stream_goes_on() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
     let _watchdog = Watchdog::new(120);
     let bench = Bench::new(STAGED, 65_536, |c| c.stream_len = 1);
     let stream = Stream::free();
@@ -498,6 +508,9 @@ fn a_refused_operation_has_ended_before_the_stream_goes_on() {
 
 #[test]
 fn a_command_that_cannot_be_queued_fails_the_call_and_nothing_hangs() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
     let _watchdog = Watchdog::new(60);
     for op in [Op::Read, Op::Write] {
         let commands =

@@ -1,17 +1,18 @@
-//! What every behaviour test needs: drivers on the emulated GPU, file systems to work on, random numbers, skips.
+//! What every behaviour test needs: drivers on the suite's GPU, file systems to work on, random numbers, skips.
 
+pub(crate) mod gpu;
 pub(crate) mod model;
 pub(crate) mod streams;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use hipfile::{Config, DeviceChoice, Driver};
+use hipfile::{Config, Driver};
 
-/// A driver on the emulated GPU that uses these engines and staging sizes.
+/// A driver on the suite's GPU that uses these engines and staging sizes.
 pub(crate) fn driver_with(engines: &[&str], change: impl FnOnce(&mut Config)) -> Driver {
     let mut config = Config::default();
-    config.device = DeviceChoice::Emulated;
+    config.device = gpu::choice();
     config.engines = Some(engines.iter().map(|e| (*e).to_owned()).collect());
     // Small Blocks, so that the edges between them are met often.
     config.block_len = 64 << 10;
@@ -20,7 +21,7 @@ pub(crate) fn driver_with(engines: &[&str], change: impl FnOnce(&mut Config)) ->
     Driver::open(config).expect("a driver opens anywhere")
 }
 
-/// A driver on the emulated GPU.
+/// A driver on the suite's GPU.
 pub(crate) fn driver() -> Driver {
     driver_with(&["bounce"], |_| {})
 }
@@ -128,10 +129,17 @@ pub(crate) struct Storage {
     _scratch: tempfile::TempDir,
 }
 
+/// Under the build folder; on a machine without one `HIPFILE_TEST_DIR` says where.
+fn scratch_folder() -> tempfile::TempDir {
+    let folder = std::env::var_os("HIPFILE_TEST_DIR");
+    let folder = folder.unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
+    tempfile::tempdir_in(folder).expect("a scratch folder")
+}
+
 impl Storage {
     /// The file system the build lies on.
     pub(crate) fn here() -> Storage {
-        let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch folder");
+        let scratch = scratch_folder();
         Storage {
             name: "here".into(),
             folder: scratch.path().into(),
@@ -195,14 +203,14 @@ impl Storage {
 
     /// A fresh tmpfs.
     pub(crate) fn tmpfs() -> Option<Storage> {
-        let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch folder");
+        let scratch = scratch_folder();
         let folder = scratch.path().join("mnt");
         std::fs::create_dir(&folder).expect("an empty folder");
         Storage::mount("tmpfs", &["-t", "tmpfs", "-o", "size=256m", "tmpfs"], folder, scratch)
     }
 
     fn image(name: &str, mkfs: &[&str], size: u64, options: &str) -> Option<Storage> {
-        let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch folder");
+        let scratch = scratch_folder();
         let image = scratch.path().join("image");
         std::fs::File::create(&image).and_then(|f| f.set_len(size)).expect("an image file");
         let made = Command::new(mkfs[0]).args(&mkfs[1..]).arg(&image).output();

@@ -1,20 +1,14 @@
-//! Streams of the emulated GPU, operations on them whose parameters change, and a watchdog.
+//! Streams, operations on them whose parameters change, and a watchdog.
 
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use gpu_sys::hip::{HOST_MALLOC_MAPPED, HipApi, HipError, STREAM_NON_BLOCKING, STREAM_WAIT_VALUE_GTE};
+use gpu_sys::hip::STREAM_NON_BLOCKING;
 use hipfile::{Ask, Buffer, Caller, DevPtr, Driver, FileId, Op, Result, StreamPtr};
 
-pub(crate) fn api() -> &'static HipApi {
-    hip_emu::api()
-}
-
-fn ok(code: HipError) {
-    assert_eq!(code, HipError::SUCCESS);
-}
+use super::gpu;
 
 /// Ends the process, with what it was doing, when a test hangs.
 pub(crate) struct Watchdog {
@@ -62,18 +56,11 @@ pub(crate) struct Stream(pub(crate) usize);
 
 impl Stream {
     pub(crate) fn new(flags: u32) -> Stream {
-        let mut stream = std::ptr::null_mut();
-        // SAFETY: `stream` is writable.
-        ok(unsafe { (api().hipStreamCreateWithFlags)(&raw mut stream, flags) });
-        Stream(stream.expose_provenance())
+        Stream(gpu::create_stream(flags))
     }
 
     pub(crate) fn free() -> Stream {
         Stream::new(STREAM_NON_BLOCKING)
-    }
-
-    pub(crate) fn handle(self) -> gpu_sys::hip::StreamPtr {
-        std::ptr::with_exposed_provenance_mut(self.0)
     }
 
     pub(crate) fn ptr(self) -> StreamPtr {
@@ -81,49 +68,39 @@ impl Stream {
     }
 
     pub(crate) fn wait(self) {
-        // SAFETY: a plain call.
-        ok(unsafe { (api().hipStreamSynchronize)(self.handle()) });
+        gpu::wait_for_stream(self.0);
     }
 
     pub(crate) fn is_idle(self) -> bool {
-        // SAFETY: a plain call.
-        unsafe { (api().hipStreamQuery)(self.handle()) == HipError::SUCCESS }
+        gpu::stream_is_idle(self.0)
     }
 
     pub(crate) fn destroy(self) {
-        // SAFETY: the handle is not used again.
-        ok(unsafe { (api().hipStreamDestroy)(self.handle()) });
+        gpu::destroy_stream(self.0);
     }
 
     /// Holds the stream until the word is set.
     pub(crate) fn hold(self, word: &'static AtomicU64) {
-        let at = word.as_ptr().cast();
-        // SAFETY: the word is pinned memory that lives as long as the process.
-        ok(unsafe {
-            api().hipStreamWaitValue64.unwrap()(self.handle(), at, 1, STREAM_WAIT_VALUE_GTE, u64::MAX)
-        });
+        gpu::hold_stream(self.0, word);
     }
 
     /// Copies between device addresses, in stream order: a stand-in for a kernel of the caller's.
     pub(crate) fn copy(self, to: DevPtr, from: DevPtr, len: usize) {
-        let (to, from) = (std::ptr::without_provenance_mut(to.0), std::ptr::without_provenance(from.0));
-        let kind = gpu_sys::hip::MEMCPY_DEVICE_TO_DEVICE;
-        // SAFETY: both are buffers of the test.
-        ok(unsafe { (api().hipMemcpyAsync)(to, from, len, kind, self.handle()) });
+        gpu::copy_on_stream(self.0, to, from, len);
+    }
+
+    /// Begins to capture it; 0 is the global mode, 2 the relaxed one.
+    pub(crate) fn capture(self, mode: u32) {
+        gpu::begin_capture(self.0, mode);
+    }
+
+    /// Ends the capture; whether nothing has voided it.
+    pub(crate) fn end_capture(self) -> bool {
+        gpu::end_capture(self.0)
     }
 }
 
-/// A word that streams may wait for; never freed.
-pub(crate) fn word() -> &'static AtomicU64 {
-    let mut at = std::ptr::null_mut();
-    // SAFETY: `at` is writable.
-    ok(unsafe { (api().hipHostMalloc)(&raw mut at, 64, HOST_MALLOC_MAPPED) });
-    let word: *mut u64 = at.cast();
-    // SAFETY: just allocated.
-    unsafe { word.write(0) };
-    // SAFETY: aligned, never freed, and used as an atomic only from here on.
-    unsafe { AtomicU64::from_ptr(word) }
-}
+pub(crate) use gpu::word;
 
 /// The variables of one operation.
 #[derive(Debug, Default)]

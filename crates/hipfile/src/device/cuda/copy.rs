@@ -1,0 +1,173 @@
+//! Copies that are done when they return, in the order of the legacy default stream.
+
+use std::sync::PoisonError;
+
+use gpu_sys::cuda::{self, CudaError, EventPtr, StreamPtr};
+
+use super::{Cuda, Gpu};
+use crate::config::Order;
+use crate::error::Result;
+
+/// Up to here a copy is mostly what surrounds it, and the driver's own blocking copy has the least of that.
+const SMALL: usize = 64 << 10;
+
+/// The host's end of a copy.
+#[derive(Clone, Copy)]
+pub(super) enum Side {
+    /// Copied from, to the GPU.
+    Source(*const u8),
+    /// Copied to, from the GPU.
+    Target(*mut u8),
+}
+
+/// A stream of our own and an event, by which copies of several threads run beside each other.
+#[derive(Debug)]
+pub(super) struct Channel {
+    stream: usize,
+    event: usize,
+}
+
+impl Channel {
+    fn stream(&self) -> StreamPtr {
+        std::ptr::with_exposed_provenance_mut(self.stream)
+    }
+
+    fn event(&self) -> EventPtr {
+        std::ptr::with_exposed_provenance_mut(self.event)
+    }
+}
+
+const LEGACY: StreamPtr = std::ptr::null_mut();
+
+impl Cuda {
+    /// A copy between device and host memory, in the order of the legacy default stream, done when it returns.
+    ///
+    /// # Safety
+    /// Both ranges are valid for the call.
+    pub(super) unsafe fn copy(
+        &self,
+        op: &'static str,
+        ordinal: u32,
+        at: usize,
+        host: Side,
+        len: usize,
+    ) -> Result<()> {
+        let _on = self.on(op, ordinal)?;
+        let _relaxed = self.relaxed();
+        if self.order == Order::Device {
+            // SAFETY: a plain call.
+            self.call("wait for the GPU", unsafe { (self.api.cuCtxSynchronize)() })?;
+        }
+        // While a stream that is ordered with the default stream is captured, using that would void the capture.
+        let usable = self.default_stream_usable();
+        if usable && len <= SMALL {
+            // SAFETY: as this function demands.
+            return unsafe { self.copy_small(op, at, host, len) };
+        }
+        let gpu = self.gpu(op, ordinal)?;
+        let channel = self.channel(gpu)?;
+        // SAFETY: as this function demands.
+        let copied = unsafe { self.copy_in(op, &channel, usable, at, host, len) };
+        if copied.is_ok() {
+            gpu.channels.lock().unwrap_or_else(PoisonError::into_inner).push(channel);
+        }
+        copied
+    }
+
+    /// # Safety
+    /// Both ranges are valid for the call.
+    unsafe fn copy_small(&self, op: &'static str, at: usize, host: Side, len: usize) -> Result<()> {
+        match host {
+            Side::Target(to) => {
+                // SAFETY: as this function demands.
+                self.call(op, unsafe { (self.api.cuMemcpyDtoH_v2)(to.cast(), at as u64, len) })
+            }
+            Side::Source(from) => {
+                // SAFETY: as this function demands.
+                self.call(op, unsafe { (self.api.cuMemcpyHtoD_v2)(at as u64, from.cast(), len) })?;
+                if self.is_pinned(from.addr(), len) {
+                    return Ok(());
+                }
+                // Of pageable memory the call may return when it is read, and not yet where it is to be.
+                // SAFETY: a plain call.
+                self.call(op, unsafe { (self.api.cuStreamSynchronize)(LEGACY) })
+            }
+        }
+    }
+
+    /// # Safety
+    /// Both ranges are valid for the call.
+    unsafe fn copy_in(
+        &self,
+        op: &'static str,
+        channel: &Channel,
+        after_default: bool,
+        at: usize,
+        host: Side,
+        len: usize,
+    ) -> Result<()> {
+        let (stream, event) = (channel.stream(), channel.event());
+        if after_default {
+            // SAFETY: the event is the channel's; the legacy default stream is always there.
+            self.call(op, unsafe { (self.api.cuEventRecord)(event, LEGACY) })?;
+            // SAFETY: both are the channel's.
+            self.call(op, unsafe { (self.api.cuStreamWaitEvent)(stream, event, 0) })?;
+        }
+        let code = match host {
+            // SAFETY: as this function demands; the ranges are in use until the stream is waited for.
+            Side::Source(from) => unsafe {
+                (self.api.cuMemcpyHtoDAsync_v2)(at as u64, from.cast(), len, stream)
+            },
+            // SAFETY: as above.
+            Side::Target(to) => unsafe { (self.api.cuMemcpyDtoHAsync_v2)(to.cast(), at as u64, len, stream) },
+        };
+        let queued = self.call(op, code);
+        // Also after a failure: nothing may be in use any more.
+        // SAFETY: a plain call.
+        let waited = self.call(op, unsafe { (self.api.cuStreamSynchronize)(stream) });
+        queued.and(waited)
+    }
+
+    fn default_stream_usable(&self) -> bool {
+        let mut status = cuda::STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: `status` is writable. Asking voids no capture.
+        let asked = unsafe { (self.api.cuStreamIsCapturing)(LEGACY, &raw mut status) };
+        asked == CudaError::SUCCESS && status == cuda::STREAM_CAPTURE_STATUS_NONE
+    }
+
+    /// A channel that nobody uses. Its GPU is current.
+    fn channel(&self, gpu: &Gpu) -> Result<Channel> {
+        const OP: &str = "make stream";
+        if let Some(channel) = gpu.channels.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            return Ok(channel);
+        }
+        let (mut stream, mut event) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: `stream` is writable.
+        let made = unsafe { (self.api.cuStreamCreate)(&raw mut stream, cuda::STREAM_NON_BLOCKING) };
+        self.call(OP, made)?;
+        // SAFETY: `event` is writable.
+        let made = unsafe { (self.api.cuEventCreate)(&raw mut event, cuda::EVENT_DISABLE_TIMING) };
+        if let Err(error) = self.call(OP, made) {
+            // SAFETY: the stream was just made, and has nothing to do.
+            let _ = unsafe { (self.api.cuStreamDestroy_v2)(stream) };
+            return Err(error);
+        }
+        Ok(Channel { stream: stream.expose_provenance(), event: event.expose_provenance() })
+    }
+
+    pub(super) fn note_pinned(&self, start: usize, len: usize) {
+        let mut pinned = self.pinned.write().unwrap_or_else(PoisonError::into_inner);
+        pinned.push((start, start + len));
+        pinned.sort_unstable();
+    }
+
+    pub(super) fn forget_pinned(&self, start: usize) {
+        self.pinned.write().unwrap_or_else(PoisonError::into_inner).retain(|range| range.0 != start);
+    }
+
+    fn is_pinned(&self, start: usize, len: usize) -> bool {
+        let pinned = self.pinned.read().unwrap_or_else(PoisonError::into_inner);
+        let after = pinned.partition_point(|range| range.0 <= start);
+        after > 0 && start + len <= pinned[after - 1].1
+    }
+}

@@ -1,0 +1,123 @@
+#!/bin/sh
+# Tests and measures on this machine's NVIDIA GPU, from the folder that scripts/gpu/bundle.sh has made. No toolchain.
+# Usage: run.sh [facts] [suite] [figures] [bench] [SCRATCH=folder] [LOGS=folder]     Default: all four, in this order.
+# SCRATCH is on the storage to measure, with 10 GiB free (default: a new folder here). Logs go to LOGS (default: ./logs).
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+
+# One test in a process of its own: what a GPU runtime was told stays told.
+one_test() {
+    log=$logs/suite/$(echo "$1" | tr ':' '_')
+    began=$(date +%s%N)
+    timeout "${HIPFILE_TEST_SECONDS:-120}" "$here/suite" --exact "$1" --nocapture >"$log" 2>&1
+    code=$?
+    took=$((($(date +%s%N) - began) / 1000000))
+    if [ $code -eq 0 ] && grep -q '^SKIP: ' "$log"; then
+        echo "SKIP $1: $(sed -n 's/^SKIP: //p' "$log" | head -n 1)"
+    elif [ $code -eq 0 ]; then
+        echo "PASS $1 $took ms"
+    else
+        echo "FAIL $1 (exit $code, $took ms): $(grep -m 1 -A 1 'panicked at' "$log" | tr '\n' ' ')"
+    fi
+}
+if [ "${1:-}" = --one-test ]; then
+    logs=$HIPFILE_LOGS
+    one_test "$2"
+    exit 0
+fi
+
+parts= scratch= logs=$here/logs
+for argument in "$@"; do
+    case $argument in
+    SCRATCH=*) scratch=${argument#SCRATCH=} ;;
+    LOGS=*) logs=${argument#LOGS=} ;;
+    *) parts="$parts $argument" ;;
+    esac
+done
+[ -n "$parts" ] || parts="facts suite figures bench"
+mkdir -p "$logs"
+logs=$(cd "$logs" && pwd)
+made=
+[ -n "$scratch" ] || { scratch=$here/scratch.$$; made=1; }
+mkdir -p "$scratch"
+scratch=$(cd "$scratch" && pwd)
+trap '[ -z "$made" ] || rm -rf "$scratch"' EXIT
+export HIPFILE_DEVICE=cuda HIPFILE_TEST_DEVICE=cuda HIPFILE_TEST_DIR="$scratch"
+export HIPFILE_TEST_OPS="${HIPFILE_TEST_OPS:-500}"
+
+wants() { case " $parts " in *" $1 "*) true ;; *) false ;; esac; }
+section() { printf '\n== %s (%s)\n' "$1" "$(date -u +%H:%M:%S)"; }
+
+section "machine"
+kernel=$(uname -r)
+if grep -qi gvisor /proc/version 2>/dev/null || dmesg 2>/dev/null | grep -qi gvisor; then
+    echo "kernel: gVisor ($kernel): no io_uring, cachestat or huge pages; figures from here do not count"
+else
+    echo "kernel: Linux $kernel"
+fi
+nvidia-smi --query-gpu=name,driver_version,pcie.link.gen.current,pcie.link.width.current --format=csv,noheader 2>/dev/null ||
+    head -n 1 /proc/driver/nvidia/version 2>/dev/null || echo "no driver version told"
+echo "processors: $(nproc), $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)"
+echo "memory: $(sed -n 's/^MemAvailable: *//p' /proc/meminfo) available"
+df -hT "$scratch" | tail -n 1
+
+if wants facts; then
+    section "facts"
+    timeout 200 "$here/cuda_facts" >"$logs/facts.txt" 2>&1
+    cat "$logs/facts.txt"
+fi
+
+if wants suite; then
+    section "behaviour suite on the GPU"
+    mkdir -p "$logs/suite"
+    export HIPFILE_LOGS="$logs"
+    # The page of settings is in the checkout only.
+    "$here/suite" --list --format terse 2>/dev/null | sed -n 's/: test$//p' | grep -v '^suite::documents' |
+        xargs -P "${HIPFILE_TEST_JOBS:-8}" -n 1 "$here/run.sh" --one-test 2>&1 | grep -E '^(PASS|SKIP|FAIL) ' >"$logs/suite.txt"
+    grep -E '^(SKIP|FAIL) ' "$logs/suite.txt" | sort
+    echo "suite: $(grep -c '^PASS ' "$logs/suite.txt") passed, $(grep -c "^SKIP " "$logs/suite.txt") skipped in whole or in part, \
+$(grep -c '^FAIL ' "$logs/suite.txt") failed"
+fi
+
+if wants figures || wants bench; then
+    section "filling memory"
+    "$here/figures" --fill-memory
+fi
+
+if wants figures; then
+    section "figures"
+    head -c 1G /dev/urandom >"$scratch/figures.bin" && sync "$scratch/figures.bin"
+    HIPFILE_STREAM_MEMORY=64M timeout 300 "$here/figures" "$scratch/figures.bin" >"$logs/figures.txt" 2>&1
+    echo "exit $?" >>"$logs/figures.txt"
+    cat "$logs/figures.txt"
+    rm -f "$scratch/figures.bin"
+fi
+
+bench() { # name, then what hipfile bench is told
+    name=$1
+    shift
+    section "bench $name: hipfile bench $*"
+    timeout 400 "$here/hipfile" bench "$@" >"$logs/bench-$name.txt" 2>&1
+    echo "exit $?" >>"$logs/bench-$name.txt"
+    cat "$logs/bench-$name.txt"
+}
+
+if wants bench; then
+    file=$scratch/bench.bin
+    "$here/hipfile" check "$scratch" >"$logs/check.txt" 2>&1
+    bench warm "$file" --keep --size 8G --block 1G --warm --repeat 5 --baseline serial,posix,copy
+    bench cold "$file" --size 8G --block 512M --cold --repeat 3 --baseline raw
+    for chunk in 1M 2M 4M; do
+        bench "cold-$chunk" "$file" --size 2G --block 512M --cold --repeat 3 --baseline raw --chunk "$chunk" --depth 8
+    done
+    bench small "$file" --size 64M --block 4K --rw randread --warm --repeat 5 --duration 0.5 --baseline posix,host
+    rm -f "$file"
+    if [ -d /dev/shm ] && [ "$(df --output=avail -k /dev/shm | tail -n 1)" -gt 9000000 ]; then
+        bench tmpfs-read /dev/shm/hipfile-bench.bin --keep --size 8G --block 1G --repeat 5 --baseline serial,copy
+        bench tmpfs-write /dev/shm/hipfile-bench.bin --destroy --rw write --size 8G --block 1G --repeat 5 --no-sync --baseline serial,copy
+        rm -f /dev/shm/hipfile-bench.bin
+    else
+        echo "SKIP: tmpfs: /dev/shm has no room for 8 GiB"
+    fi
+fi
+section "done"
