@@ -16,7 +16,7 @@ target=${CARGO_TARGET_DIR:-target}
 
 cp "$suite" "$out/suite"
 cp "$target/release/hipfile" "$out/hipfile"
-cp "$target/release/libhipfile.so" "$out/libhipfile.so.0"
+cp "$target/release/libhipfile_c.so" "$out/libhipfile.so.0"
 strip "$out/suite" "$out/hipfile" "$out/libhipfile.so.0"
 ln -sf libhipfile.so.0 "$out/libhipfile.so"
 flags="-O2 -s -Wall -Wextra -pthread"

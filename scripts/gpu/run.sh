@@ -42,7 +42,7 @@ made=
 mkdir -p "$scratch"
 scratch=$(cd "$scratch" && pwd)
 trap '[ -z "$made" ] || rm -rf "$scratch"' EXIT
-export HIPFILE_DEVICE=cuda HIPFILE_TEST_DEVICE=cuda HIPFILE_TEST_DIR="$scratch"
+export HIPFILE_DEVICE="${HIPFILE_DEVICE:-cuda}" HIPFILE_TEST_DEVICE="${HIPFILE_TEST_DEVICE:-cuda}" HIPFILE_TEST_DIR="$scratch"
 export HIPFILE_TEST_OPS="${HIPFILE_TEST_OPS:-500}"
 
 wants() { case " $parts " in *" $1 "*) true ;; *) false ;; esac; }
