@@ -9,7 +9,7 @@ use hipfile::{
     Batch, Buffer, Calls, Config, DevPtr, Driver, EventStatus, File, Job, Op, Side, Statistics, Stream,
 };
 
-use crate::support::gpu::is_emulated_hip;
+use crate::support::gpu::{choice, is_emulated_hip};
 use crate::support::{Storage, driver_with};
 
 const KIB: usize = 1 << 10;
@@ -284,7 +284,7 @@ fn drivers_of_one_process_may_count_together() {
     let storage = Storage::here();
     let statistics = Statistics::new();
     let mut config = Config::default();
-    config.device = hipfile::DeviceChoice::Emulated;
+    config.device = choice();
     for _ in 0..2 {
         let driver = Driver::open_with(config.clone(), &statistics).unwrap();
         let (file, mut buffer) = registered(&driver, &storage, 4096);
