@@ -23,6 +23,8 @@ use crate::sys;
 use crate::transfer::{Cache, Transfer};
 use crate::turns::Turns;
 
+/// From so many pieces on the ring is told of the Blocks beforehand.
+const WORTH_REGISTERING: usize = 8;
 /// Entries of a ring; the queue depth is never more.
 const ENTRIES: u32 = 128;
 
@@ -135,6 +137,8 @@ struct Flight<'a, 'p> {
     /// Slots without a piece.
     free: Vec<usize>,
     in_flight: usize,
+    /// Whether the ring knows the Blocks, each by the number of its slot.
+    registered: bool,
     /// Slots whose requests have finished, with the bytes that moved, until this thread has time for them.
     waiting: VecDeque<(usize, usize)>,
 }
@@ -205,7 +209,11 @@ impl Uring {
             || if transfer.held { self.blocks.try_take(node) } else { self.blocks.try_take_more(node) };
         slots.extend(std::iter::from_fn(more).take(most - 1).map(Slot::new));
         let (free, waiting) = ((0..slots.len()).rev().collect(), VecDeque::with_capacity(most));
-        let mut flight = Flight { ring, fd, op: transfer.op, slots, free, in_flight: 0, waiting };
+        let mut flight =
+            Flight { ring, fd, op: transfer.op, slots, free, in_flight: 0, registered: false, waiting };
+        if chunks.count() >= WORTH_REGISTERING {
+            flight.register();
+        }
         let prefix = Prefix::new();
         let entered = match transfer.op {
             Op::Read => flight.read(transfer, device, &chunks, &prefix, self.depth),
@@ -239,6 +247,18 @@ fn none_taken(ring: &mut IoUring, started: usize) -> bool {
 }
 
 impl Flight<'_, '_> {
+    /// Has the kernel look the Blocks' pages up once, and not for each request. It may refuse, for a limit on locked memory.
+    fn register(&mut self) {
+        let all: Vec<_> = self
+            .slots
+            .iter_mut()
+            .map(|slot| slot.block.bytes_mut())
+            .map(|bytes| libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() })
+            .collect();
+        // SAFETY: the Blocks are the flight's until it ends, and it ends with their registration.
+        self.registered = unsafe { self.ring.submitter().register_buffers(&all) }.is_ok();
+    }
+
     /// Ends the piece of a slot. The slot is the next to be used: its memory is in somebody's cache still.
     fn release(&mut self, slot: usize) -> Option<(usize, Chunk)> {
         self.free.push(slot);
@@ -251,9 +271,12 @@ impl Flight<'_, '_> {
         let Some((_, chunk)) = piece else { return };
         *in_flight = true;
         let (fd, ask) = (types::Fd(self.fd.as_raw_fd()), chunk.ask as u32);
-        let entry = match self.op {
-            Op::Read => opcode::Read::new(fd, block.bytes_mut().as_mut_ptr(), ask).offset(chunk.at).build(),
-            Op::Write => opcode::Write::new(fd, block.bytes().as_ptr(), ask).offset(chunk.at).build(),
+        let (at, index) = (block.bytes_mut().as_mut_ptr(), slot as u16);
+        let entry = match (self.op, self.registered) {
+            (Op::Read, true) => opcode::ReadFixed::new(fd, at, ask, index).offset(chunk.at).build(),
+            (Op::Read, false) => opcode::Read::new(fd, at, ask).offset(chunk.at).build(),
+            (Op::Write, true) => opcode::WriteFixed::new(fd, at, ask, index).offset(chunk.at).build(),
+            (Op::Write, false) => opcode::Write::new(fd, at, ask).offset(chunk.at).build(),
         };
         let entry = entry.user_data(slot as u64);
         // SAFETY: the Block belongs to this flight, which reaps every request before it lets go of its slots; the
@@ -416,6 +439,10 @@ impl Drop for Flight<'_, '_> {
                 return self.let_go();
             }
             while self.finished().is_some() {}
+        }
+        if self.registered {
+            // A ring that is lost keeps them pinned until the process ends.
+            let _ = self.ring.submitter().unregister_buffers();
         }
     }
 }
