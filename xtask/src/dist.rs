@@ -14,7 +14,7 @@ use crate::layout;
 const STATIC_LIBS: &[&str] = &["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
 
 /// The other names of the `hipfile` program.
-const TOOL_LINKS: &[&str] = &["aiscp", "ais-check"];
+const TOOL_LINKS: &[&str] = &["aiscp", "ais-check", "ais-stats"];
 
 /// The command line of `cargo xtask dist`.
 ///

@@ -161,6 +161,7 @@ fn the_tree_is_complete_and_holds_nothing_else() {
         found.iter().map(String::as_str).partition(|name| name.starts_with("share/doc/hipfile/"));
     let expected = BTreeSet::from([
         "bin/ais-check -> hipfile",
+        "bin/ais-stats -> hipfile",
         "bin/aiscp -> hipfile",
         "bin/hipfile",
         "include/hip-emu/hip/hip_emu_types.h",

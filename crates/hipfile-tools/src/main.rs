@@ -14,6 +14,7 @@ mod failure;
 mod occupied;
 mod progress;
 mod scratch;
+mod stats;
 mod units;
 
 use std::ffi::{OsStr, OsString};
@@ -50,6 +51,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const TOOLS: &[Entry] = &[
     entry::<copy::Copy>("copy", "aiscp"),
     entry::<check::Check>("check", "ais-check"),
+    entry::<stats::Stats>("stats", "ais-stats"),
     entry::<bench::Bench>("bench", ""),
 ];
 

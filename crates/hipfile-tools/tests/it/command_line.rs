@@ -11,6 +11,7 @@ fn help_is_what_it_was() {
         (&["--help"][..], include_str!("help/hipfile.txt")),
         (&["copy", "--help"], include_str!("help/copy.txt")),
         (&["check", "--help"], include_str!("help/check.txt")),
+        (&["stats", "--help"], include_str!("help/stats.txt")),
     ] {
         let run = run(lab.command(Path::new(HIPFILE)).args(arguments));
         assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));

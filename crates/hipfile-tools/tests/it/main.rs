@@ -16,5 +16,6 @@ mod in_place;
 mod names;
 mod signals;
 mod sizes;
+mod stats;
 mod support;
 mod terminal;

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,16 +11,22 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::support::{Lab, faulty, pattern};
 
-/// Runs the command with a terminal of 80 columns as its standard error; returns its status and what the terminal got.
-fn on_a_terminal(command: &mut Command) -> (Option<i32>, String) {
+/// Both ends of a terminal: that of who looks at it, and that of programs.
+pub(crate) fn terminal(rows: u16, columns: u16) -> (OwnedFd, File) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&master).unwrap();
     unlockpt(&master).unwrap();
     let name = ptsname(&master, Vec::new()).unwrap();
     let path = Path::new(std::ffi::OsStr::from_bytes(name.as_bytes()));
     let slave = File::options().read(true).write(true).open(path).unwrap();
-    let size = rustix::termios::Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    let size = rustix::termios::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     rustix::termios::tcsetwinsize(&slave, size).unwrap();
+    (master, slave)
+}
+
+/// Runs the command with a terminal of 80 columns as its standard error; returns its status and what the terminal got.
+fn on_a_terminal(command: &mut Command) -> (Option<i32>, String) {
+    let (master, slave) = terminal(24, 80);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(slave).spawn().unwrap();
     // The command's own copy of the terminal goes with it, ours went into the command.
     command.stderr(Stdio::null());

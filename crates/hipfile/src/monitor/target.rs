@@ -64,7 +64,7 @@ enum Page {
 
 /// How long is waited before the next attempt: at first, and at most.
 const SOON: Duration = Duration::from_millis(1);
-const LATER: Duration = Duration::from_millis(50);
+const LATER: Duration = Duration::from_millis(5);
 /// How long one that has accepted may take to answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
