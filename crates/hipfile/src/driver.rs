@@ -89,18 +89,17 @@ impl Driver {
     /// None today; later settings may be refused.
     pub fn open(config: Config) -> Result<Driver> {
         let statistics = if config.stats_level > 0 { Statistics::new() } else { Statistics::none() };
+        statistics.serve();
         Driver::open_with(config, &statistics)
     }
 
     /// As [`Driver::open`], and counts where others have counted: for a process that opens one driver after the other.
+    /// Nobody is shown it unless [`Statistics::serve`] is called.
     ///
     /// # Errors
     /// As [`Driver::open`].
     pub fn open_with(config: Config, statistics: &Statistics) -> Result<Driver> {
         let level = config.stats_level;
-        if level > 0 {
-            statistics.serve();
-        }
         let lanes = Lanes::new(config.block_len, config.stream_max());
         let pool_max = config.pool_max(lanes.limit(config.stream_max()));
         let blocks = BlockPool::new(config.block_len, pool_max, config.pool_idle);

@@ -94,8 +94,9 @@ impl Statistics {
         self.own().map(|shared| &shared.board.ledger)
     }
 
-    /// Lets others of the same user, and root, look at it from now on. What hinders that costs only that.
-    pub(crate) fn serve(&self) {
+    /// Lets others of the same user, and root, look at it from now on. What hinders that costs only that. A driver that is
+    /// opened alone does so by itself.
+    pub fn serve(&self) {
         if let Some(shared) = self.own() {
             shared.server.get_or_init(|| Server::start(&shared.board));
         }

@@ -1,6 +1,6 @@
 //! System calls that no crate wraps as needed, and the process's count of forks. No policy.
 
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -145,6 +145,15 @@ pub(crate) fn clock(id: libc::clockid_t) -> u64 {
     // SAFETY: `time` may be written to. An unknown clock leaves it alone.
     unsafe { libc::clock_gettime(id, &raw mut time) };
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
+/// The number from which descriptors that stay open for long get theirs: low ones are what programs count on, up to the
+/// one that was closed a moment ago and is believed to name nothing.
+const OUT_OF_THE_WAY: RawFd = 512;
+
+/// The same description under a number that is out of the way, where the limit allows such a number.
+pub(crate) fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
+    rustix::io::fcntl_dupfd_cloexec(&fd, OUT_OF_THE_WAY).unwrap_or(fd)
 }
 
 /// Who is at the other end of a Unix socket, as the kernel knows: process and user. The process is 0 where this one cannot

@@ -95,6 +95,7 @@ impl State {
     /// Makes `driver` the process's. The gate is held.
     fn install(&self, driver: Driver) -> Arc<Driver> {
         let driver = Arc::new(driver);
+        driver.statistics().serve();
         self.open.store(Some(Arc::clone(&driver)));
         self.count.store(1, Ordering::Release);
         driver

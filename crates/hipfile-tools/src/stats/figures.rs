@@ -133,12 +133,7 @@ impl Report {
         Report::of(now, seconds, &earlier, &move |_, amount| amount as f64 / seconds.max(1e-9))
     }
 
-    fn of(
-        snapshot: &Snapshot,
-        seconds: f64,
-        part: &Part<'_>,
-        rate: &dyn Fn(&Side, u64) -> f64,
-    ) -> Report {
+    fn of(snapshot: &Snapshot, seconds: f64, part: &Part<'_>, rate: &dyn Fn(&Side, u64) -> f64) -> Report {
         let direction = |ordinal, op, side: &Side| Direction::of(&part(ordinal, op, side), rate);
         let gpu = |gpu: &GpuStats| Gpu {
             gpu: gpu.ordinal,

@@ -35,7 +35,7 @@ const AT_ONCE: usize = 64;
 /// A running thread. Dropped, it tells the thread to end, and does not wait for it.
 #[derive(Debug)]
 pub(super) struct Server {
-    stop: OwnedFd,
+    stop: Arc<OwnedFd>,
     forks: u32,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn address(name: &str, pid: u32) -> io::Result<SocketAddr> {
 fn listen(name: &str) -> Option<UnixListener> {
     let listener = UnixListener::bind_addr(&address(name, std::process::id()).ok()?).ok()?;
     listener.set_nonblocking(true).ok()?;
-    Some(listener)
+    Some(UnixListener::from(sys::out_of_the_way(listener.into())))
 }
 
 impl Server {
@@ -63,7 +63,8 @@ impl Server {
             return None;
         }
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
-        let (board, stopped) = (Arc::clone(board), stop.try_clone().ok()?);
+        let stop = Arc::new(sys::out_of_the_way(stop));
+        let (board, stopped) = (Arc::clone(board), Arc::clone(&stop));
         let body = move || serve(&board, [ours.as_ref(), amds.as_ref()], &stopped);
         pool::spawn("hipfile-stats".to_owned(), body).then_some(Server { stop, forks: sys::forks() })
     }
@@ -78,8 +79,8 @@ impl Drop for Server {
     }
 }
 
-/// Waits until one of them can be read; which.
-fn wait<const N: usize>(fds: [Option<BorrowedFd<'_>>; N], limit: Option<Duration>) -> [bool; N] {
+/// Waits until one of them can be read; which. `None` when somebody has closed one that is not his.
+fn wait<const N: usize>(fds: [Option<BorrowedFd<'_>>; N], limit: Option<Duration>) -> Option<[bool; N]> {
     let mut ready = [false; N];
     let mut polled: Vec<_> = fds.iter().flatten().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
     let limit = limit
@@ -87,8 +88,11 @@ fn wait<const N: usize>(fds: [Option<BorrowedFd<'_>>; N], limit: Option<Duration
     if poll(&mut polled, limit.as_ref()).is_ok() {
         let there = (0..N).filter(|n| fds[*n].is_some());
         there.zip(&polled).for_each(|(n, polled)| ready[n] = !polled.revents().is_empty());
+        if polled.iter().any(|polled| polled.revents().contains(PollFlags::NVAL)) {
+            return None;
+        }
     }
-    ready
+    Some(ready)
 }
 
 fn serve(board: &Board, listeners: [Option<&UnixListener>; 2], stop: &OwnedFd) {
@@ -96,10 +100,8 @@ fn serve(board: &Board, listeners: [Option<&UnixListener>; 2], stop: &OwnedFd) {
     let (mut interval, mut published) = (SELDOM, 0);
     loop {
         let looked_at = board.looked_at.load(Ordering::Relaxed);
-        let [ours, amds, stopped] = wait([fds[0], fds[1], Some(stop.as_fd())], looked_at.then_some(interval));
-        if stopped {
-            return;
-        }
+        let ready = wait([fds[0], fds[1], Some(stop.as_fd())], looked_at.then_some(interval));
+        let Some([ours, amds, false]) = ready else { return };
         let mut starved = false;
         for (is_amds, listener) in
             [(false, listeners[0].filter(|_| ours)), (true, listeners[1].filter(|_| amds))]
@@ -116,7 +118,7 @@ fn serve(board: &Board, listeners: [Option<&UnixListener>; 2], stop: &OwnedFd) {
                 }
             }
         }
-        if starved && wait([Some(stop.as_fd())], Some(PAUSE))[0] {
+        if starved && wait([Some(stop.as_fd())], Some(PAUSE)) != Some([false]) {
             return;
         }
         if board.looked_at.load(Ordering::Relaxed) {

@@ -11,6 +11,8 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::process::{Resource, getrlimit};
 
+use crate::sys;
+
 /// A mapping of words. Each word is read and written whole, by any number of threads and processes.
 #[derive(Debug)]
 pub(crate) struct Region {
@@ -87,6 +89,7 @@ fn shared(name: &str, words: usize) -> Result<OwnedFd, Errno> {
         return Err(Errno::FBIG);
     }
     let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let file = sys::out_of_the_way(file);
     rustix::fs::ftruncate(&file, bytes)?;
     Ok(file)
 }

@@ -84,7 +84,7 @@ fn table() -> Vec<Row> {
         number(hipFileParamProfileStats, 1, 3, &[4, huge], None),
         number(hipFileParamExecutionMaxIOQueueDepth, 4, 128, &[0, 129, huge], None),
         number(hipFileParamExecutionMaxIOThreads, threads, 64, &[0, 65, huge], None),
-        number(hipFileParamExecutionMinIOThresholdSizeKB, 4096, 8192, &[huge], None),
+        number(hipFileParamExecutionMinIOThresholdSizeKB, 1024, 8192, &[huge], None),
         number(hipFileParamExecutionMaxRequestParallelism, 64, 2, &[0, 65, huge], None),
         number(hipFileParamPropertiesMaxDirectIOSizeKB, 2 << 20, 16384, &[0, 63, huge], Some(65)),
         number(hipFileParamPropertiesMaxDeviceCacheSizeKB, 65536, 131_072, &[huge], None),

@@ -190,6 +190,7 @@ fn the_child_of_a_fork_shows_and_changes_nothing() {
     let mut config = hipfile::Config::default();
     config.device = hipfile::DeviceChoice::Emulated;
     let driver = Driver::open_with(config.clone(), &statistics).unwrap();
+    statistics.serve();
     let storage = Storage::here();
     let (_file, _buffer) = registered(&driver, &storage, 4096);
     // SAFETY: the child only looks at itself, and leaves by _exit.
@@ -199,6 +200,8 @@ fn the_child_of_a_fork_shows_and_changes_nothing() {
             && driver.snapshot().files.begun.ok == 0
             && driver.register_file(-1).is_err()
             && Driver::open_with(config, &statistics).is_ok();
+        statistics.serve();
+        let quiet = quiet && servers(std::process::id()).is_empty();
         drop(statistics);
         // SAFETY: it ends the child without running anything of the parent's.
         unsafe { libc::_exit(if quiet { 0 } else { 1 }) };
