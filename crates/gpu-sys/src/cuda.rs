@@ -259,6 +259,7 @@ function_table! {
         fn cuStreamDestroy_v2(stream: StreamPtr) -> CudaError;
         fn cuStreamSynchronize(stream: StreamPtr) -> CudaError;
         fn cuStreamQuery(stream: StreamPtr) -> CudaError;
+        fn cuStreamGetFlags(stream: StreamPtr, flags: *mut c_uint) -> CudaError;
         fn cuStreamWaitEvent(stream: StreamPtr, event: EventPtr, flags: c_uint) -> CudaError;
         fn cuStreamGetCtx(stream: StreamPtr, context: *mut ContextPtr) -> CudaError;
         fn cuStreamIsCapturing(stream: StreamPtr, status: *mut StreamCaptureStatus) -> CudaError;

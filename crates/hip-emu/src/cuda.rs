@@ -288,6 +288,7 @@ table! {
             cuStreamDestroy_v2;
             cuStreamSynchronize;
             cuStreamQuery;
+            cuStreamGetFlags;
             cuStreamWaitEvent;
             cuStreamIsCapturing;
             cuStreamBeginCapture_v2;

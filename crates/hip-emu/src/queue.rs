@@ -32,6 +32,10 @@ struct Inner {
     tasks: VecDeque<Task>,
     submitted: u64,
     has_thread: bool,
+    /// Whether the queue's thread has nothing to do and sleeps. To wake nobody is a system call too.
+    sleeps: bool,
+    /// Threads that wait for work to be done.
+    waiting: usize,
 }
 
 /// Work in a queue.
@@ -64,9 +68,11 @@ impl Ticket {
             return;
         }
         let mut inner = lock(&self.queue.inner);
+        inner.waiting += 1;
         while !self.is_reached() {
             inner = wait_on(&self.queue.done, inner);
         }
+        inner.waiting -= 1;
     }
 }
 
@@ -119,8 +125,11 @@ impl Queue {
         stream.began(state, sequence);
         let stream = Arc::clone(stream);
         inner.tasks.push_back(Task { sequence, op, stream, after, submitted_at: sys::now() });
+        let sleeps = std::mem::take(&mut inner.sleeps);
         drop(inner);
-        self.work.notify_one();
+        if sleeps {
+            self.work.notify_one();
+        }
         Ok(Ticket { queue: self, sequence })
     }
 
@@ -147,6 +156,7 @@ impl Queue {
         let mut inner = lock(&self.inner);
         loop {
             let Some(task) = inner.tasks.pop_front() else {
+                inner.sleeps = true;
                 inner = wait_on(&self.work, inner);
                 continue;
             };
@@ -159,7 +169,9 @@ impl Queue {
             self.pending.fetch_sub(1, Ordering::AcqRel);
             inner = lock(&self.inner);
             self.completed.store(task.sequence, Ordering::Release);
-            self.done.notify_all();
+            if inner.waiting > 0 {
+                self.done.notify_all();
+            }
         }
     }
 }

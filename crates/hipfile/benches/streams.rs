@@ -66,21 +66,29 @@ impl Bench {
 }
 
 fn compare(what: &str, bench: &Bench) {
-    let mut times = [const { Vec::new() }; 4];
+    let mut times = [const { Vec::new() }; 5];
     for round in 0..=ROUNDS {
-        let took = [bench.calls(), bench.streams(1, 1), bench.streams(1, COUNT), bench.streams(16, COUNT)];
+        let took = [
+            bench.calls(),
+            bench.streams(1, 1),
+            bench.streams(1, COUNT),
+            bench.streams(16, 16),
+            bench.streams(16, COUNT),
+        ];
         // The first round warms up.
         if round > 0 {
             times.iter_mut().zip(took).for_each(|(times, took)| times.push(took));
         }
     }
-    let [calls, single, order, many] = times.map(|times| median(times) / COUNT as u32);
+    let [calls, single, order, many, queued] = times.map(|times| median(times) / COUNT as u32);
     let against = |other: Duration, this: Duration| other.as_secs_f64() / this.as_secs_f64();
     println!(
         "{what:32} call {calls:>9.1?}  one at a time {single:>9.1?}  in order {order:>9.1?} ({:.2} x a call)  \
-         16 streams {many:>9.1?} ({:.2} x as fast as one at a time)",
+         one on each of 16 streams {many:>9.1?} ({:.2} x as fast as one at a time)  eight on each {queued:>9.1?} \
+         ({:.2} x)",
         against(order, calls),
         against(single, many),
+        against(single, queued),
     );
 }
 

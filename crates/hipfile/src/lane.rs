@@ -236,6 +236,11 @@ impl Lane {
         }
     }
 
+    /// Whether the operation that has entered last is the only one.
+    pub(crate) fn is_alone(&self) -> bool {
+        lock(&self.state).pending == 1
+    }
+
     fn is_idle(&self) -> bool {
         lock(&self.state).pending == 0
     }

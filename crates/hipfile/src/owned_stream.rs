@@ -57,8 +57,15 @@ struct Held {
 /// What a job comes to.
 #[derive(Debug, Default)]
 struct Outcome {
-    result: Mutex<Option<Result<usize>>>,
+    told: Mutex<Told>,
     over: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    result: Option<Result<usize>>,
+    /// Whether anybody waits for it.
+    awaited: bool,
 }
 
 /// The operation's side of a job.
@@ -80,17 +87,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Outcome {
     fn is_over(&self) -> bool {
-        lock(&self.result).is_some()
+        lock(&self.told).result.is_some()
     }
 
     /// Waits; the result stays.
     fn await_it(&self) -> Result<usize> {
-        let mut result = lock(&self.result);
+        let mut told = lock(&self.told);
         loop {
-            match &*result {
-                Some(result) => return result.clone(),
-                None => result = self.over.wait(result).unwrap_or_else(PoisonError::into_inner),
+            if let Some(result) = &told.result {
+                return result.clone();
             }
+            told.awaited = true;
+            told = self.over.wait(told).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -107,13 +115,16 @@ impl Caller for Teller {
     fn accepted(&mut self) {
         if self.ask.len == 0 {
             // Nothing is queued for it, and nobody will tell.
-            *lock(&self.outcome.result) = Some(Ok(0));
+            lock(&self.outcome.told).result = Some(Ok(0));
         }
     }
 
     fn done(self: Box<Self>, result: Result<usize>) {
-        *lock(&self.outcome.result) = Some(result);
-        self.outcome.over.notify_all();
+        let mut told = lock(&self.outcome.told);
+        told.result = Some(result);
+        if told.awaited {
+            self.outcome.over.notify_all();
+        }
     }
 }
 

@@ -157,8 +157,9 @@ impl Shared {
                 // A panic would be a defect of the work; it must not leave the caller waiting.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
                 state = lock(&self.state);
-                job.busy.fetch_sub(1, Ordering::Relaxed);
-                self.done.notify_all();
+                if job.busy.fetch_sub(1, Ordering::Relaxed) == 1 {
+                    self.done.notify_all();
+                }
                 lingered = false;
             } else if state.closed {
                 return;

@@ -80,6 +80,8 @@ struct State {
     result: Option<Result<usize>>,
     /// Whether a thread was given the operation and has not opened the gate yet.
     handed_over: bool,
+    /// Whether somebody waits for that thread.
+    awaited: bool,
 }
 
 struct Uses {
@@ -221,6 +223,7 @@ impl Driver {
                 collected: Vec::new(),
                 result: None,
                 handed_over: false,
+                awaited: false,
             }),
             opened: Condvar::new(),
         });
@@ -255,8 +258,12 @@ impl Queueing<'_> {
     fn all(&self, copies: usize, direct: bool) -> Result<()> {
         match self.operation.op {
             Op::Read => {
-                for _ in 0..copies {
-                    self.gate()?;
+                for piece in 0..copies {
+                    if piece == 0 && self.has_come() {
+                        self.begin()?;
+                    } else {
+                        self.gate()?;
+                    }
                     self.copy()?;
                 }
                 if copies == 0 {
@@ -298,6 +305,21 @@ impl Queueing<'_> {
             return self.call(park, ticket);
         }
         self.call(hand_over, ticket)?;
+        self.streams.wait(self.gpu, self.stream, operation.seat.word, ticket)
+    }
+
+    /// Whether the stream is here already. Then no function of the stream's need say so, which costs more than most reads,
+    /// and nothing of other streams that share its hardware queue has to pass first.
+    fn has_come(&self) -> bool {
+        let lane = &self.operation.lane;
+        !lane.parks() && lane.is_alone() && self.streams.is_idle(self.stream)
+    }
+
+    /// A gate of a stream that is here.
+    fn begin(&self) -> Result<()> {
+        let operation = self.operation;
+        let ticket = operation.lane.next_ticket();
+        start(Call { operation: Arc::clone(operation), ticket });
         self.streams.wait(self.gpu, self.stream, operation.seat.word, ticket)
     }
 
@@ -402,7 +424,9 @@ impl Operation {
         let mut state = lock(&self.state);
         self.lane.open(self.seat.word(), ticket);
         state.handed_over = false;
-        self.opened.notify_all();
+        if state.awaited {
+            self.opened.notify_all();
+        }
     }
 
     /// Whether a thread is wanted; it counts as given then.
@@ -459,6 +483,7 @@ unsafe extern "C" fn done(data: *mut c_void) {
     let mut state = lock(&operation.state);
     // The gate of this thread could not be queued: nothing else keeps the next operation off the Block and the word.
     while state.handed_over {
+        state.awaited = true;
         state = operation.opened.wait(state).unwrap_or_else(PoisonError::into_inner);
     }
     let (caller, result) = (state.caller.take(), state.result.take());

@@ -82,8 +82,12 @@ impl Workers {
                 return job.into_iter().for_each(run);
             }
         }
+        let asleep = state.idle > 0;
         drop(state);
-        self.shared.work.notify_one();
+        // To wake nobody is a system call too.
+        if asleep {
+            self.shared.work.notify_one();
+        }
     }
 }
 

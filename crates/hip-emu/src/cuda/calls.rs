@@ -46,6 +46,7 @@ calls! {
     cuStreamDestroy_v2(stream: StreamPtr) = stream::hipStreamDestroy(stream.cast());
     cuStreamSynchronize(stream: StreamPtr) = stream::hipStreamSynchronize(stream.cast());
     cuStreamQuery(stream: StreamPtr) = stream::hipStreamQuery(stream.cast());
+    cuStreamGetFlags(stream: StreamPtr, flags: *mut c_uint) = stream::hipStreamGetFlags(stream.cast(), flags);
     cuStreamWaitEvent(stream: StreamPtr, event: EventPtr, flags: c_uint) =
         stream::hipStreamWaitEvent(stream.cast(), event.cast(), flags);
     cuStreamIsCapturing(stream: StreamPtr, status: *mut StreamCaptureStatus) =

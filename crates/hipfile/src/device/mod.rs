@@ -163,6 +163,10 @@ pub(crate) trait Streams: Send + Sync {
     /// Whether the handle means the legacy default stream.
     fn is_legacy(&self, stream: StreamPtr) -> bool;
 
+    /// Whether the stream has nothing before what is submitted next, nor waits for work of other streams by rule. `false`
+    /// where that is not certain.
+    fn is_idle(&self, stream: StreamPtr) -> bool;
+
     /// Loads the copy kernel for a GPU; an address that stays good for the life of the process.
     fn load_copy(&self, gpu: u32) -> Result<usize>;
 

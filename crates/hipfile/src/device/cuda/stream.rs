@@ -181,6 +181,23 @@ impl Streams for Cuda {
         matches!(stream.0, 0 | cuda::STREAM_LEGACY)
     }
 
+    fn is_idle(&self, stream: StreamPtr) -> bool {
+        const OP: &str = "look at stream";
+        // A blocking stream waits for the default stream, which nobody may ask about while it captures.
+        if matches!(stream.0, 0 | cuda::STREAM_LEGACY | cuda::STREAM_PER_THREAD) {
+            return false;
+        }
+        let Ok(_on) = self.on_stream(OP, handle(stream)) else { return false };
+        let (mut flags, _relaxed) = (0, self.relaxed());
+        // SAFETY: `flags` is writable; the stream is the caller's.
+        let asked =
+            Cuda::call(self, OP, unsafe { (self.api.cuStreamGetFlags)(handle(stream), &raw mut flags) });
+        asked.is_ok()
+            && flags & cuda::STREAM_NON_BLOCKING != 0
+            // SAFETY: the stream is the caller's.
+            && Cuda::call(self, OP, unsafe { (self.api.cuStreamQuery)(handle(stream)) }).is_ok()
+    }
+
     fn load_copy(&self, gpu: u32) -> Result<usize> {
         const OP: &str = "load the copy kernel";
         let _on = self.on(OP, gpu)?;

@@ -120,6 +120,17 @@ impl Streams for Hip {
         matches!(stream.0, 0 | hip::STREAM_LEGACY)
     }
 
+    fn is_idle(&self, stream: StreamPtr) -> bool {
+        let (mut flags, _relaxed) = (0, self.relaxed());
+        // A blocking stream waits for the default stream, which nobody may ask about while it captures.
+        !matches!(stream.0, 0 | hip::STREAM_LEGACY | hip::STREAM_PER_THREAD)
+            // SAFETY: `flags` is writable; the stream is the caller's.
+            && self.call("look at stream", unsafe { (self.api.hipStreamGetFlags)(handle(stream), &raw mut flags) }).is_ok()
+            && flags & hip::STREAM_NON_BLOCKING != 0
+            // SAFETY: the stream is the caller's.
+            && self.call("look at stream", unsafe { (self.api.hipStreamQuery)(handle(stream)) }).is_ok()
+    }
+
     fn load_copy(&self, gpu: u32) -> Result<usize> {
         const OP: &str = "load the copy kernel";
         let _on = self.on(gpu)?;

@@ -96,6 +96,39 @@ fn work_before_and_after_sees_the_order_of_the_stream() {
     }
 }
 
+#[test]
+fn a_read_on_an_idle_stream_does_not_wait_for_others_in_its_hardware_queue() {
+    let _watchdog = Watchdog::new(60);
+    let bench = Bench::new(STAGED, 64 << 10, |_| {});
+    let gate = word();
+    // As many held streams as hardware queues: the next stream shares one of them.
+    let held: Vec<_> = (0..4).map(|_| Stream::free()).collect();
+    let stream = Stream::free();
+    bench.driver.prepare_stream(stream.ptr()).unwrap();
+    held.iter().for_each(|held| held.hold(gate));
+    let moved = || bench.driver.stats().read.iter().map(|engine| engine.bytes).sum::<u64>();
+    let before = moved();
+    let read = Variables::new(4096, 8192, 0);
+    bench.read(stream, 0, &read).unwrap();
+    while moved() == before {
+        std::thread::yield_now();
+    }
+    // What comes behind it waits for it, and for the order of the stream.
+    let next = Variables::new(4096, 0, 4096);
+    bench.read(stream, 0, &next).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    if bench.driver.devices().unwrap()[0].emulated {
+        assert!(!read.is_over(), "the copy is the stream's own");
+        assert_eq!(moved() - before, 4096);
+    }
+    gate.store(1, Ordering::Release);
+    stream.wait();
+    assert_eq!((read.result().unwrap(), next.result().unwrap()), (4096, 4096));
+    assert!(
+        bench.memory(0, 4096) == bench.data[8192..12_288] && bench.memory(4096, 4096) == bench.data[..4096]
+    );
+}
+
 /// Size, file offset and buffer offset.
 type Triple = (usize, i64, i64);
 
