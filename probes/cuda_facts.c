@@ -36,7 +36,7 @@ static CUresult (*Init)(unsigned), (*PrimaryCtxRetain)(CUcontext *, int), (*CtxS
     (*StreamGetCtx)(CUstream, CUcontext *), (*StreamDestroy)(CUstream), (*WaitValue64)(CUstream, CUdeviceptr, uint64_t, unsigned),
     (*WaitEvent)(CUstream, CUevent, unsigned), (*EventCreate)(CUevent *, unsigned), (*EventRecord)(CUevent, CUstream),
     (*BeginCapture)(CUstream, int), (*IsCapturing)(CUstream, int *), (*EndCapture)(CUstream, void **),
-    (*ExchangeMode)(int *), (*ModuleLoadData)(void **, const void *), (*ModuleGetFunction)(void **, void *, const char *),
+    (*ExchangeMode)(int *), (*LaunchHostFunc)(CUstream, void (*)(void *), void *), (*ModuleLoadData)(void **, const void *), (*ModuleGetFunction)(void **, void *, const char *),
     (*LaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **);
 
 static const struct { void *to; const char *name; } SYMBOLS[] = {
@@ -50,7 +50,8 @@ static const struct { void *to; const char *name; } SYMBOLS[] = {
     {&StreamGetCtx, "cuStreamGetCtx"}, {&StreamDestroy, "cuStreamDestroy_v2"}, {&WaitValue64, "cuStreamWaitValue64_v2"},
     {&WaitEvent, "cuStreamWaitEvent"}, {&EventCreate, "cuEventCreate"}, {&EventRecord, "cuEventRecord"},
     {&BeginCapture, "cuStreamBeginCapture_v2"}, {&IsCapturing, "cuStreamIsCapturing"}, {&EndCapture, "cuStreamEndCapture"},
-    {&ExchangeMode, "cuThreadExchangeStreamCaptureMode"}, {&ModuleLoadData, "cuModuleLoadData"},
+    {&ExchangeMode, "cuThreadExchangeStreamCaptureMode"},
+    {&LaunchHostFunc, "cuLaunchHostFunc"}, {&ModuleLoadData, "cuModuleLoadData"},
     {&ModuleGetFunction, "cuModuleGetFunction"}, {&LaunchKernel, "cuLaunchKernel"},
 };
 
@@ -230,51 +231,134 @@ static const char PTX[] =
     "ret;\n"
     "}\n";
 
+/* The kernel with its words read in another way: not volatile; from a line of its own for each group. */
+static void *kernel_that(int plain, int own_lines) {
+    char *text = malloc(sizeof PTX + 256), *at;
+    strcpy(text, PTX);
+    while (plain && (at = strstr(text, "ld.volatile.global.u64"))) memcpy(at, "ld.global.u64         ", 22);
+    if (own_lines) {
+        static const char more[] = "mov.u32 %r7, %ctaid.x;\nmul.wide.u32 %d1, %r7, 64;\nadd.u64 %d0, %d0, %d1;\n";
+        at = strstr(text, "mov.u32 %r2, %tid.x;");
+        memmove(at + sizeof more - 1, at, strlen(at) + 1);
+        memcpy(at, more, sizeof more - 1);
+    }
+    void *module, *kernel; MUST(ModuleLoadData(&module, text)); MUST(ModuleGetFunction(&kernel, module, "hipfile_copy_late"));
+    free(text);
+    return kernel;
+}
+
+static double launches(void *kernel, unsigned groups, uint64_t *late, CUstream s) {
+    void *p = late, *params[] = {&p};
+    double best = 1e9;
+    for (int round = 0; round < 4; round++) {
+        double t = now();
+        for (int k = 0; k < 64; k++) MUST(LaunchKernel(kernel, groups, 1, 1, 1024, 1, 1, 0, s, params, NULL));
+        MUST(StreamSynchronize(s));
+        if ((now() - t) / 64 < best) best = (now() - t) / 64;
+    }
+    return best * 1e6;
+}
+
 static void kernel_speed(void) {
     start();
     printf("\n");
-    void *module, *kernel; MUST(ModuleLoadData(&module, PTX)); MUST(ModuleGetFunction(&kernel, module, "hipfile_copy_late"));
-    CUdeviceptr memory; MUST(MemAlloc(&memory, 16 << 20)); char *block = pinned(16 << 20); uint64_t *late = pinned(64); CUstream s; MUST(StreamCreate(&s, 1));
-    const size_t sizes[] = {4096, 65536, 1 << 20, 4 << 20, 16 << 20};
-    const unsigned grids[] = {1, 8, 16, 32, 64, 128, 256, 512}, threads[] = {128, 256, 512, 1024};
-    for (int down = 0; down < 2; down++) for (size_t z = 0; z < 5; z++) {
-        late[0] = down ? (uintptr_t)block : memory; late[1] = down ? memory : (uintptr_t)block; late[2] = sizes[z];
-        printf("    %s, %zu KiB, us each, queued: ", down ? "from the GPU" : "to the GPU", sizes[z] >> 10);
-        double t = now(); for (int k = 0; k < 64; k++) MUST(MemcpyHtoDAsync(memory, block, sizes[z], s));
-        MUST(StreamSynchronize(s));
-        printf("copy engine (up) %.1f;", (now() - t) / 64 * 1e6);
-        for (int g = 0; g < 8; g++) for (int w = 0; w < 4; w++) {
-            if (sizes[z] < 1 << 20 && grids[g] > 64) continue;
-            if (sizes[z] >= 1 << 20 && grids[g] < 16) continue;
-            void *p = late, *params[] = {&p}; double best = 1e9;
-            for (int round = 0; round < 4; round++) {
-                t = now(); for (int k = 0; k < 64; k++) MUST(LaunchKernel(kernel, grids[g], 1, 1, threads[w], 1, 1, 0, s, params, NULL));
-            MUST(StreamSynchronize(s));
-                if ((now() - t) / 64 < best) best = (now() - t) / 64;
-            }
-            printf(" %ux%u %.1f", grids[g], threads[w], best * 1e6);
-        }
+    void *kernels[] = {kernel_that(0, 0), kernel_that(1, 0), kernel_that(0, 1), kernel_that(1, 1)};
+    const char *names[] = {"volatile, one line", "plain, one line", "volatile, own lines", "plain, own lines"};
+    CUdeviceptr memory; MUST(MemAlloc(&memory, 16 << 20)); char *block = pinned(16 << 20); uint64_t *late = pinned(4096); CUstream s; MUST(StreamCreate(&s, 1));
+    const size_t sizes[] = {4096, 65536, 262144, 1 << 20, 4 << 20, 16 << 20};
+    const unsigned grids[] = {1, 2, 4, 8, 16, 32};
+    for (int down = 0; down < 2; down++) for (size_t z = 0; z < 6; z++) for (int k = 0; k < 4; k++) {
+        for (int g = 0; g < 32; g++) { late[8 * g] = down ? (uintptr_t)block : memory; late[8 * g + 1] = down ? memory : (uintptr_t)block; late[8 * g + 2] = sizes[z]; }
+        printf("    %s, %zu KiB, words read %s; us each by groups of 1024: ", down ? "from the GPU" : "to the GPU", sizes[z] >> 10, names[k]);
+        for (int g = 0; g < 6; g++) printf(" %u: %.1f", grids[g], launches(kernels[k], grids[g], late, s));
         printf("\n");
     }
     for (int align = 0; align < 2; align++) {
         late[0] = memory + align; late[1] = (uintptr_t)block; late[2] = 1 << 20;
-        void *p = late, *params[] = {&p}; double t = now();
-        for (int k = 0; k < 64; k++) MUST(LaunchKernel(kernel, 64, 1, 1, 256, 1, 1, 0, s, params, NULL));
-            MUST(StreamSynchronize(s));
-        printf("    1 MiB to address %% 16 = %d: %.1f us\n", align, (now() - t) / 64 * 1e6);
+        printf("    1 MiB to address %% 16 = %d, 4 groups: %.1f us\n", align, launches(kernels[0], 4, late, s));
     }
-    double t = now(); late[2] = 0; void *p = late, *params[] = {&p};
-    for (int k = 0; k < 640; k++) MUST(LaunchKernel(kernel, 64, 1, 1, 256, 1, 1, 0, s, params, NULL));
-            MUST(StreamSynchronize(s));
-    printf("    an empty copy: %.1f us\n", (now() - t) / 640 * 1e6);
-    t = now(); for (int k = 0; k < 100; k++) { MUST(LaunchKernel(kernel, 1, 1, 1, 256, 1, 1, 0, s, params, NULL));
-            MUST(StreamSynchronize(s)); }
+    late[2] = 0; void *p = late, *params[] = {&p};
+    double t = now(); for (int k = 0; k < 100; k++) { MUST(LaunchKernel(kernels[0], 1, 1, 1, 1024, 1, 1, 0, s, params, NULL)); MUST(StreamSynchronize(s)); }
     printf("    an empty copy, waited for: %.1f us\n", (now() - t) / 100 * 1e6);
+}
+
+/* A thread submits one kind of command to a held stream until that blocks. Can other threads work meanwhile? */
+static struct { CUstream stream; int kind; volatile long count; void *kernel; uint64_t *late; volatile uint64_t *word; } full;
+static void nothing(void *unused) { (void)unused; }
+static void *fills(void *unused) {
+    void *p = full.late, *params[] = {&p};
+    MUST(CtxSetCurrent(context));
+    while (full.count < 5000) {
+        if (full.kind == 0) MUST(LaunchHostFunc(full.stream, nothing, NULL));
+        if (full.kind == 1) MUST(WaitValue64(full.stream, (uintptr_t)full.word, 1, 0));
+        if (full.kind == 2) MUST(LaunchKernel(full.kernel, 1, 1, 1, 32, 1, 1, 0, full.stream, params, NULL));
+        full.count++;
+    }
+    return unused;
+}
+static volatile int tried;
+static CUdeviceptr tried_memory;
+static CUstream tried_stream;
+static char *tried_block;
+static void *tries(void *unused) {
+    MUST(CtxSetCurrent(context));
+    tried = 1; MUST(MemcpyHtoDAsync(tried_memory, tried_block, 4096, tried_stream));
+    tried = 2; MUST(StreamSynchronize(tried_stream));
+    tried = 3; MUST(MemcpyHtoD(tried_memory, tried_block, 4096));
+    tried = 4;
+    return unused;
+}
+static void full_streams(void) {
+    start();
+    printf("\n");
+    static const char *const kinds[] = {"host functions", "waits", "kernels"};
+    static const char *const steps[] = {"cuCtxSetCurrent", "queueing a copy elsewhere", "waiting for that", "cuMemcpyHtoD"};
+    MUST(MemAlloc(&tried_memory, 4096)); MUST(StreamCreate(&tried_stream, 1)); tried_block = pinned(4096);
+    full.kernel = kernel_that(0, 0); full.late = pinned(64); full.word = pinned(64);
+    for (int kind = 0; kind < 3; kind++) {
+        volatile uint64_t *gate = pinned(64); pthread_t one, two;
+        *gate = 0; *full.word = 1;
+        MUST(StreamCreate(&full.stream, 1)); full.kind = kind; full.count = 0; tried = 0;
+        MUST(WaitValue64(full.stream, (uintptr_t)gate, 1, 0));
+        pthread_create(&one, NULL, fills, NULL);
+        long before = -1; while (before != full.count) { before = full.count; usleep(200000); }
+        pthread_create(&two, NULL, tries, NULL);
+        usleep(500000);
+        printf("    a held stream takes %ld %s%s; another thread meanwhile %s%s\n", full.count, kinds[kind], full.count < 5000 ? ", then the call waits" : " and more", tried == 4 ? "does its copies" : "waits in ", tried == 4 ? "" : steps[tried]);
+        *gate = 1; pthread_join(one, NULL); pthread_join(two, NULL); MUST(StreamSynchronize(full.stream));
+    }
+}
+
+#define TIMED(what, call) do { double t_ = now(); for (int i_ = 0; i_ < 1000; i_++) MUST(call); printf(" %s %.0f;", what, (now() - t_) * 1e6); } while (0)
+static void small_calls(void) {
+    start();
+    CUcontext current; CUevent event; CUstream own; int state, mode = 2; CUdeviceptr memory; char *block = pinned(1 << 20), *plain = malloc(1 << 20);
+    int type = 0; void *place = &type; int attribute = 2;
+    MUST(EventCreate(&event, 2)); MUST(StreamCreate(&own, 1)); MUST(MemAlloc(&memory, 1 << 20)); memset(plain, 1, 1 << 20);
+    TIMED("cuCtxGetCurrent", CtxGetCurrent(&current)); TIMED("exchange of the capture mode", ExchangeMode(&mode));
+    TIMED("cuStreamIsCapturing of the default stream", IsCapturing(NULL, &state)); TIMED("cuPointerGetAttributes", PointerGetAttributes(1, &attribute, &place, memory));
+    TIMED("an idle stream waited for", StreamSynchronize(own)); TIMED("the default stream waited for", StreamSynchronize(NULL));
+    TIMED("an event recorded on the default stream", EventRecord(event, NULL)); MUST(StreamSynchronize(NULL));
+    TIMED("a stream told to wait for it", WaitEvent(own, event, 0)); MUST(StreamSynchronize(own));
+    for (size_t len = 4096; len <= 1 << 16; len *= 2) {
+        printf("\n    %zu KiB to the GPU:", len >> 10);
+        TIMED("cuMemcpyHtoD, pinned", MemcpyHtoD(memory, block, len));
+        TIMED("plain", MemcpyHtoD(memory, plain, len));
+        TIMED("plain, then waited for", MemcpyHtoD(memory, plain, len) || StreamSynchronize(NULL));
+        TIMED("queued on the default stream from pinned, waited for", MemcpyHtoDAsync(memory, block, len, NULL) || StreamSynchronize(NULL));
+        TIMED("from plain", MemcpyHtoDAsync(memory, plain, len, NULL) || StreamSynchronize(NULL));
+        TIMED("on a stream of its own from pinned", MemcpyHtoDAsync(memory, block, len, own) || StreamSynchronize(own));
+        TIMED("from plain", MemcpyHtoDAsync(memory, plain, len, own) || StreamSynchronize(own));
+        TIMED("queued only, from pinned", MemcpyHtoDAsync(memory, block, len, own)); MUST(StreamSynchronize(own));
+        TIMED("to the host: cuMemcpyDtoH, pinned", MemcpyDtoH(block, memory, len));
+        TIMED("plain", MemcpyDtoH(plain, memory, len));
+    }
 }
 
 static const struct { const char *name; void (*run)(void); } PARTS[] = {
     {"what pointers are:", pointers}, {"a blocking stream is held:", blocking_held}, {"a non-blocking stream is held:", free_held},
-    {"captures:", captures}, {"the late copy:", kernel_speed},
+    {"captures:", captures}, {"the late copy:", kernel_speed}, {"full streams:", full_streams},
+    {"small calls, ns each:", small_calls},
 };
 
 int main(void) {

@@ -16,6 +16,7 @@
 //! | `HIP_EMU_DEVICES` | 1 | number of GPUs, 0 to 32 |
 //! | `HIP_EMU_MEMORY` | 4G | memory of each GPU in bytes, or with K, M, G (powers of 1024); address space only until it is allocated |
 //! | `HIP_EMU_QUEUES` | 4 | hardware queues of each GPU that its streams share, 1 to 64 |
+//! | `HIP_EMU_QUEUE_LIMIT` | 256 | commands that a hardware queue holds, 1 to 1000000; while it is full, who submits to it waits |
 //! | `HIP_EMU_VERSION` | 7.14.60850 | version that the runtime reports: major.minor or major.minor.patch |
 //! | `HIP_EMU_HIDE` | | functions this runtime does not have, separated by commas: absent from the table and for hipGetProcAddress |
 //! | `HIP_EMU_FAULT` | | faults, separated by commas: FUNCTION:WHEN:WHAT (see below) |

@@ -33,6 +33,11 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "hardware queues of each GPU that its streams share, 1 to 64",
     },
     Variable {
+        name: "HIP_EMU_QUEUE_LIMIT",
+        default: "256",
+        meaning: "commands that a hardware queue holds, 1 to 1000000; while it is full, who submits to it waits",
+    },
+    Variable {
         name: "HIP_EMU_VERSION",
         default: "7.14.60850",
         meaning: "version that the runtime reports: major.minor or major.minor.patch",
@@ -66,6 +71,7 @@ pub const VARIABLES: &[Variable] = &[
 
 const MOST_DEVICES: usize = 32;
 const MOST_QUEUES: usize = 64;
+const MOST_COMMANDS: usize = 1_000_000;
 /// Bytes a device may have: address space is plentiful, but not without end.
 const MEMORY: core::ops::RangeInclusive<usize> = 1 << 20..=1 << 40;
 
@@ -78,6 +84,8 @@ pub struct Options {
     pub memory: usize,
     /// Hardware queues of each device, 1 to 64.
     pub queues: usize,
+    /// Commands that a hardware queue holds, 1 to 1,000,000. While it is full, who submits to it waits.
+    pub queue_limit: usize,
     /// What `hipRuntimeGetVersion` reports: major * 10,000,000 + minor * 100,000 + patch.
     pub version: c_int,
     /// Functions that this runtime lacks.
@@ -107,6 +115,7 @@ impl Default for Options {
             devices: 1,
             memory: 4 << 30,
             queues: 4,
+            queue_limit: 256,
             version: 71_460_850,
             hide: Vec::new(),
             faults: Vec::new(),
@@ -153,10 +162,15 @@ impl Options {
     /// # Errors
     /// What is out of range.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let Options { devices, memory, queues, .. } = self;
-        if *devices > MOST_DEVICES || !(1..=MOST_QUEUES).contains(queues) || !MEMORY.contains(memory) {
+        let Options { devices, memory, queues, queue_limit, .. } = self;
+        if *devices > MOST_DEVICES
+            || !(1..=MOST_QUEUES).contains(queues)
+            || !(1..=MOST_COMMANDS).contains(queue_limit)
+            || !MEMORY.contains(memory)
+        {
             return Err(format!(
-                "a machine of {devices} devices with {memory} bytes and {queues} queues each is out of range"
+                "a machine of {devices} devices with {memory} bytes and {queues} queues of {queue_limit} commands each \
+                 is out of range"
             ));
         }
         Ok(())
@@ -167,6 +181,7 @@ impl Options {
             "HIP_EMU_DEVICES" => self.devices = within(value, 0, MOST_DEVICES)?,
             "HIP_EMU_MEMORY" => self.memory = bytes(value)?,
             "HIP_EMU_QUEUES" => self.queues = within(value, 1, MOST_QUEUES)?,
+            "HIP_EMU_QUEUE_LIMIT" => self.queue_limit = within(value, 1, MOST_COMMANDS)?,
             "HIP_EMU_VERSION" => self.version = version(value)?,
             "HIP_EMU_HIDE" => {
                 self.hide = value.split(',').map(|name| known(name.trim())).collect::<Result<_, _>>()?;
@@ -250,6 +265,7 @@ mod tests {
         assert_eq!(with("HIP_EMU_MEMORY", "64M").unwrap().memory, 64 << 20);
         assert_eq!(with("HIP_EMU_MEMORY", "2097152").unwrap().memory, 2 << 20);
         assert_eq!(with("HIP_EMU_QUEUES", "1").unwrap().queues, 1);
+        assert_eq!(with("HIP_EMU_QUEUE_LIMIT", "16").unwrap().queue_limit, 16);
         assert_eq!(with("HIP_EMU_VERSION", "6.2").unwrap().version, 60_200_000);
         assert_eq!(with("HIP_EMU_VERSION", "5.2.21153").unwrap().version, 50_221_153);
         assert_eq!(with("HIP_EMU_HIDE", "hipGetProcAddress, hipMallocManaged").unwrap().hide.len(), 2);
@@ -279,6 +295,7 @@ mod tests {
             ("HIP_EMU_MEMORY", "0"),
             ("HIP_EMU_MEMORY", "99999999999999999999G"),
             ("HIP_EMU_QUEUES", "0"),
+            ("HIP_EMU_QUEUE_LIMIT", "0"),
             ("HIP_EMU_VERSION", "7"),
             ("HIP_EMU_VERSION", "7.x"),
             ("HIP_EMU_HIDE", "hipMalloc,hipNothing"),

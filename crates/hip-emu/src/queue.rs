@@ -18,6 +18,8 @@ use crate::sys;
 pub(crate) struct Queue {
     device: usize,
     number: usize,
+    /// Pieces of work that it holds.
+    limit: usize,
     /// Work submitted and not done: what a copy looks at before it runs on its caller's thread.
     pending: AtomicUsize,
     /// The sequence number of the last piece of work that is done.
@@ -81,10 +83,11 @@ fn wait_on<'a>(condition: &Condvar, inner: MutexGuard<'a, Inner>) -> MutexGuard<
 }
 
 impl Queue {
-    pub(crate) fn new(device: usize, number: usize) -> Queue {
+    pub(crate) fn new(device: usize, number: usize, limit: usize) -> Queue {
         Queue {
             device,
             number,
+            limit,
             pending: AtomicUsize::new(0),
             completed: AtomicU64::new(0),
             inner: Mutex::default(),
@@ -103,7 +106,8 @@ impl Queue {
         Ticket { queue: self, sequence: lock(&self.inner).submitted }
     }
 
-    /// Appends work of a stream, to run after everything already in this queue and after the points given.
+    /// Appends work of a stream, to run after everything already in this queue and after the points given. While the
+    /// queue is full it waits, as a launch on a real GPU does.
     ///
     /// # Errors
     /// hipErrorOperatingSystem when the queue's thread cannot be started.
@@ -118,6 +122,11 @@ impl Queue {
         if !inner.has_thread {
             self.start(state).map_err(|_| HipError::OPERATING_SYSTEM)?;
             inner.has_thread = true;
+        }
+        while inner.submitted - self.completed.load(Ordering::Acquire) >= self.limit as u64 {
+            inner.waiting += 1;
+            inner = wait_on(&self.done, inner);
+            inner.waiting -= 1;
         }
         inner.submitted += 1;
         let sequence = inner.submitted;

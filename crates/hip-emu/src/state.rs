@@ -115,7 +115,9 @@ impl State {
             devices.push(Device {
                 ordinal,
                 arena,
-                queues: (0..options.queues).map(|number| Queue::new(ordinal, number)).collect(),
+                queues: (0..options.queues)
+                    .map(|number| Queue::new(ordinal, number, options.queue_limit))
+                    .collect(),
                 null: Arc::new(Stream::null(ordinal)),
                 blocking: Mutex::default(),
                 blocking_pending: AtomicUsize::new(0),

@@ -326,9 +326,10 @@ impl Queueing<'_> {
     fn copy(&self) -> Result<()> {
         let operation = self.operation;
         let (kernel, late) = (operation.lane.kernel, operation.seat.late_device);
+        let most = operation.most.min(operation.seat.block.len);
         // SAFETY: the words are set before each copy to a piece of the buffer, which is held, and of the seat's Block;
         // both stay until `done`, which comes after all copies.
-        unsafe { self.streams.copy(self.gpu, self.stream, kernel, late, operation.seat.block.len) }
+        unsafe { self.streams.copy(self.gpu, self.stream, kernel, late, most) }
     }
 
     /// Something could not be queued: what is queued must do nothing, and the caller's variables are not touched again.

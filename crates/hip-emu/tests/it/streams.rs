@@ -3,6 +3,8 @@
 use core::ffi::c_void;
 use std::os::unix::process::ExitStatusExt;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use gpu_sys::hip::{STREAM_DEFAULT, STREAM_NON_BLOCKING, STREAM_PER_THREAD, StreamPtr};
 
@@ -66,6 +68,37 @@ fn a_held_stream_holds_what_shares_its_queue_and_nothing_else() {
     assert_held(api, streams[3]);
     release(word);
     ok!((api.hipStreamSynchronize)(streams[3]));
+}
+
+#[test]
+fn a_full_queue_makes_who_submits_wait() {
+    child_passes("streams::child_with_a_short_queue", &[("HIP_EMU_QUEUE_LIMIT", "4")]);
+}
+
+#[test]
+#[ignore = "needs an option of its own: run by a_full_queue_makes_who_submits_wait"]
+fn child_with_a_short_queue() {
+    let api = hip_emu::api();
+    let word = word(api);
+    let (list, submitted) = (Mutex::default(), AtomicUsize::new(0));
+    let (held, other) = (stream(api, STREAM_NON_BLOCKING) as usize, stream(api, STREAM_NON_BLOCKING));
+    hold(api, held as StreamPtr, word);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..20 {
+                launch(api, held as StreamPtr, &list, number);
+                submitted.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(submitted.load(Ordering::SeqCst) <= 3, "the wait and three functions fill the queue");
+        // Another queue takes work meanwhile.
+        launch(api, other, &list, 100);
+        ok!((api.hipStreamSynchronize)(other));
+        release(word);
+    });
+    ok!((api.hipStreamSynchronize)(held as StreamPtr));
+    assert!(list.lock().unwrap().iter().copied().eq(std::iter::once(100).chain(0..20)));
 }
 
 #[test]

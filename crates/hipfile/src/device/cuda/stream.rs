@@ -1,12 +1,12 @@
 //! CUDA's streams: what they are told in the order of their work. It waits for nothing.
 
-use std::ffi::{CStr, c_uint, c_void};
+use std::ffi::{CStr, c_void};
 use std::sync::PoisonError;
 
 use gpu_sys::cuda::{self, CudaError, FunctionPtr};
 
 use super::Cuda;
-use crate::device::{HostFn, Pinned, StreamPtr, Streams};
+use crate::device::{HostFn, LATE_THREADS, Pinned, StreamPtr, Streams, late_groups};
 use crate::error::Result;
 
 /// Copies `late[2]` bytes from `late[1]` to `late[0]`. One thread of a block reads the words for all: loads of host memory
@@ -102,9 +102,6 @@ ret;
 }
 ";
 const NAME: &CStr = c"hipfile_copy_late";
-const THREADS: usize = 256;
-/// Enough to keep a link busy; the GPU's other work needs the rest.
-const MOST_GROUPS: usize = 128;
 /// Bytes between two words that streams wait for.
 const WORD_SPACE: usize = 64;
 const WORDS: usize = 64;
@@ -283,11 +280,10 @@ impl Streams for Cuda {
         const OP: &str = "copy on stream";
         let _on = self.on(OP, gpu)?;
         let function: FunctionPtr = std::ptr::with_exposed_provenance_mut(kernel);
-        let groups = most.div_ceil(THREADS * 16).clamp(1, MOST_GROUPS) as c_uint;
+        let (groups, threads) = (late_groups(most), LATE_THREADS);
         let mut late = late as u64;
         let mut params = [(&raw mut late).cast::<c_void>()];
         let (params, none) = (params.as_mut_ptr(), std::ptr::null_mut());
-        let threads = THREADS as c_uint;
         // SAFETY: the kernel has one parameter, an address; what is there is the caller's promise.
         let code = unsafe {
             let launch = self.api.cuLaunchKernel;

@@ -1,12 +1,12 @@
 //! HIP's streams: what they are told in the order of their work. It waits for nothing.
 
-use std::ffi::{CStr, c_uint, c_void};
+use std::ffi::{CStr, c_void};
 
 use gpu_sys::hip::{self, FunctionPtr, HipError};
 use gpu_sys::hiprtc;
 
 use super::Hip;
-use crate::device::{HostFn, Pinned, StreamPtr, Streams};
+use crate::device::{HostFn, LATE_THREADS, Pinned, StreamPtr, Streams, late_groups};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Copies `late[2]` bytes from `late[1]` to `late[0]`. One thread of a block reads the words for all: loads of host memory
@@ -32,9 +32,6 @@ const SOURCE: &CStr = c"extern \"C\" __global__ void hipfile_copy_late(const uns
 }
 ";
 const NAME: &CStr = c"hipfile_copy_late";
-const THREADS: usize = 256;
-/// Enough to keep a link busy; the GPU's other work needs the rest.
-const MOST_GROUPS: usize = 64;
 
 const MISSING: &str = "the GPU runtime has no functions for stream operations";
 
@@ -221,14 +218,12 @@ impl Streams for Hip {
         let _on = self.on(gpu)?;
         let launch = self.api.hipModuleLaunchKernel.ok_or_else(|| missing(OP))?;
         let function: FunctionPtr = std::ptr::with_exposed_provenance_mut(kernel);
-        let groups = most.div_ceil(THREADS * 16).clamp(1, MOST_GROUPS) as c_uint;
+        let (groups, threads) = (late_groups(most), LATE_THREADS);
         let mut late: *mut c_void = std::ptr::with_exposed_provenance_mut(late);
         let mut params = [(&raw mut late).cast::<c_void>()];
         let (params, none) = (params.as_mut_ptr(), std::ptr::null_mut());
         // SAFETY: the kernel has one parameter, an address; what is there is the caller's promise.
-        let code = unsafe {
-            launch(function, groups, 1, 1, THREADS as c_uint, 1, 1, 0, handle(stream), params, none)
-        };
+        let code = unsafe { launch(function, groups, 1, 1, threads, 1, 1, 0, handle(stream), params, none) };
         Hip::call(self, OP, code)
     }
 }

@@ -299,9 +299,15 @@ fn a_large_transfer_goes_through_one_block_and_may_shrink() {
         for late in [8 << 20, 3 << 20, 1, 0] {
             let (gate, variables) = (word(), Variables::new(8 << 20, 0, 0));
             stream.hold(gate);
-            bench.read(stream, 0, &variables).unwrap();
-            variables.set(late, 0, 0);
-            gate.store(1, Ordering::Release);
+            std::thread::scope(|scope| {
+                // All its commands may be more than a queue holds: then the call waits for the gate.
+                scope.spawn(|| {
+                    std::thread::sleep(std::time::Duration::from_millis(50));
+                    variables.set(late, 0, 0);
+                    gate.store(1, Ordering::Release);
+                });
+                bench.read(stream, 0, &variables).unwrap();
+            });
             stream.wait();
             assert_eq!(variables.result().unwrap(), late);
             assert!(bench.memory(0, late) == bench.data[..late]);
@@ -402,6 +408,11 @@ fn a_thousand_operations_of_a_stream_need_one_block() {
     let (stream, gate) = (Stream::free(), word());
     bench.driver.prepare_stream(stream.ptr()).unwrap();
     stream.hold(gate);
+    // More commands than a queue holds: who submits them waits for the gate, holding nothing that the work needs.
+    let opener = std::thread::spawn(|| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        gate.store(1, Ordering::Release);
+    });
     let all: Vec<_> = (0..1000)
         .map(|i| {
             let variables = Variables::new(1024, i * 1000, i * 1024 % (1 << 19));
@@ -409,7 +420,7 @@ fn a_thousand_operations_of_a_stream_need_one_block() {
             variables
         })
         .collect();
-    gate.store(1, Ordering::Release);
+    opener.join().unwrap();
     stream.wait();
     let mut last = 0;
     for variables in all {
