@@ -28,6 +28,13 @@ static CUresult (*Init)(unsigned), (*DriverGetVersion)(int *), (*DeviceGetName)(
     (*MemHostAlloc)(void **, size_t, unsigned), (*MemcpyHtoD)(CUdeviceptr, const void *, size_t),
     (*MemcpyDtoH)(void *, CUdeviceptr, size_t), (*MemcpyHtoDAsync)(CUdeviceptr, const void *, size_t, CUstream),
     (*StreamCreate)(CUstream *, unsigned), (*StreamSynchronize)(CUstream);
+/* CUmemcpyAttributes. */
+typedef struct {
+    int order, from_type, from_id, to_type, to_id;
+    unsigned flags;
+} CopyAttributes;
+/* The second version of it; absent before CUDA 13. */
+static CUresult (*MemcpyBatchAsync)(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CopyAttributes *, size_t *, size_t, CUstream);
 
 static const struct {
     void *to;
@@ -100,18 +107,25 @@ typedef struct {
     size_t operations, bytes;
 } Way;
 
+/* Called before each way is run, and not timed; may be NULL. */
+static void (*before)(void);
+
 /* Runs all ways in turn and prints the median of each, and how often the first way's time fits into it. */
 static void compare(const char *title, const Way *ways, int count)
 {
     double times[MOST][ROUNDS], used[MOST];
     printf("\n%s\n", title);
     for (int w = 0; w < count; w++) {
+        if (before)
+            before();
         ways[w].run();
         used[w] = 0;
     }
     for (int round = 0; round < ROUNDS; round++)
         for (int i = 0; i < count; i++) {
             const int w = (i + round) % count;
+            if (before)
+                before();
             const double c = cpu(), t = now();
             ways[w].run();
             times[w][round] = now() - t;
@@ -173,7 +187,34 @@ static void small_hipfile(void)
         CHECK(hipFileRead(file, (void *)(uintptr_t)device, 4096, place(i), 0) == 4096);
 }
 
+/* As above and done when it returns: a copy out of plain memory may be under way still. */
+static void small_plain_done(void)
+{
+    for (int i = 0; i < 1000; i++) {
+        CHECK(pread(fd, plain, 4096, place(i)) == 4096);
+        MUST(MemcpyHtoD(device, plain, 4096));
+        MUST(StreamSynchronize(NULL));
+    }
+}
+static void small_plain_queued(void)
+{
+    for (int i = 0; i < 1000; i++) {
+        CHECK(pread(fd, plain, 4096, place(i)) == 4096);
+        MUST(MemcpyHtoDAsync(device, plain, 4096, NULL));
+        MUST(StreamSynchronize(NULL));
+    }
+}
+static void small_pinned_queued(void)
+{
+    for (int i = 0; i < 1000; i++) {
+        CHECK(pread(fd, pinned, 4096, place(i)) == 4096);
+        MUST(MemcpyHtoDAsync(device, pinned, 4096, NULL));
+        MUST(StreamSynchronize(NULL));
+    }
+}
+
 static hipFileBatchHandle_t batch;
+static hoff_t spread = 4096;
 static void batch_of_128(void)
 {
     static hipFileIOParams_t params[128];
@@ -183,7 +224,7 @@ static void batch_of_128(void)
             params[i].mode = hipFileBatch;
             params[i].u.batch.devPtr_base = (void *)(uintptr_t)device;
             params[i].u.batch.file_offset = place(round * 128 + i);
-            params[i].u.batch.devPtr_offset = i * 4096;
+            params[i].u.batch.devPtr_offset = spread == 4096 ? i * 4096 : (hoff_t)(i * 37 % 128) * spread;
             params[i].u.batch.size = 4096;
             params[i].fh = file;
             params[i].opcode = hipFileBatchRead;
@@ -215,6 +256,33 @@ static void by_hand(void)
         }
         MUST(StreamSynchronize(streams[0]));
     }
+}
+
+/* The same, the copies of 64 reads by one call of CUDA 12.8. */
+static void by_hand_at_once(void)
+{
+    static CUdeviceptr to[64], from[64];
+    static size_t lens[64], none[1];
+    static CopyAttributes attributes = {.order = 1};
+    for (int round = 0; round < 16; round++) {
+        char *block = pinned + round % 2 * 64 * 4096;
+        for (int i = 0; i < 64; i++) {
+            CHECK(pread(fd, block + i * 4096, 4096, place(round * 64 + i)) == 4096);
+            /* No two next to each other. */
+            to[i] = device + (CUdeviceptr)(i * 37 % 64) * 8192;
+            from[i] = (CUdeviceptr)(uintptr_t)(block + i * 4096);
+            lens[i] = 4096;
+        }
+        MUST(MemcpyBatchAsync(to, from, lens, 64, &attributes, none, 1, streams[0]));
+        if (round % 2)
+            MUST(StreamSynchronize(streams[0]));
+    }
+}
+static void scattered_batch(void)
+{
+    spread = 8192;
+    batch_of_128();
+    spread = 4096;
 }
 
 static size_t sizes[1024];
@@ -249,6 +317,16 @@ static void large_sync(void)
 static void large_async(void) { on_streams(1, 1, 1024UL * MIB, 0); }
 static void large_async_4(void) { on_streams(4, 4, 256UL * MIB, 0); }
 static void large_async_16(void) { on_streams(16, 16, 64UL * MIB, 0); }
+static void drop(void) { CHECK(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0); }
+static void cold_4k_1(void) { on_streams(1, 256, 4096, 0); }
+static void cold_4k_16(void) { on_streams(16, 256, 4096, 0); }
+static void cold_mib_1(void) { on_streams(1, 128, MIB, 0); }
+static void cold_mib_16(void) { on_streams(16, 128, MIB, 0); }
+static void cold_calls(void)
+{
+    for (int i = 0; i < 256; i++)
+        CHECK(hipFileRead(file, (void *)(uintptr_t)device, 4096, place(i), 0) == 4096);
+}
 static void mib_calls(void)
 {
     for (int i = 0; i < 256; i++)
@@ -336,6 +414,7 @@ int main(int argc, char **argv)
         }
     char name[64] = "";
     int version = 0;
+    *(void **)&MemcpyBatchAsync = dlsym(cuda, "cuMemcpyBatchAsync_v2");
     MUST(Init(0));
     MUST(DriverGetVersion(&version));
     MUST(DeviceGetName(name, sizeof name, 0));
@@ -372,17 +451,27 @@ int main(int argc, char **argv)
             {"async on a stream of its own, waited for", copy_own_stream, 1000, 4096000});
     COMPARE("4 KiB, cached, one call", {"pread + cuMemcpyHtoD, plain memory", small_plain, 1000, 4096000},
             {"pread + cuMemcpyHtoD, pinned", small_pinned, 1000, 4096000},
+            {"pread + cuMemcpyHtoD, plain, waited for", small_plain_done, 1000, 4096000},
+            {"pread + copy queued from plain, waited for", small_plain_queued, 1000, 4096000},
+            {"pread + copy queued from pinned, waited for", small_pinned_queued, 1000, 4096000},
             {"hipFileRead", small_hipfile, 1000, 4096000});
     COMPARE("1 MiB, cached, one call", {"pread + cuMemcpyHtoD, pinned", mib_plain, 256, 256 * MIB},
             {"hipFileRead", mib_calls, 256, 256 * MIB});
     COMPARE("128 x 4 KiB, cached", {"one by one: pread + cuMemcpyHtoD", one_by_one, 1024, 4194304},
             {"by hand: reads and copies queued, one wait", by_hand, 1024, 4194304},
-            {"hipFileBatchIOSubmit", batch_of_128, 1024, 4194304});
+            {"hipFileBatchIOSubmit", batch_of_128, 1024, 4194304},
+            {"the same, to scattered places", scattered_batch, 1024, 4194304},
+            {"by hand: 64 copies by one call", MemcpyBatchAsync ? by_hand_at_once : by_hand, 1024, 4194304});
     COMPARE("4 KiB, cached, on streams", {"hipFileReadAsync, one stream, in order", async_1, 256, 1048576},
             {"the same, each waited for", async_1_waited, 256, 1048576}, {"16 streams", async_16, 1024, 4194304},
             {"64 streams", async_64, 1024, 4194304});
     COMPARE("1 GiB, cached", {"hipFileRead", large_sync, 1, gib}, {"hipFileReadAsync, one stream", large_async, 1, gib},
             {"hipFileReadAsync, 4 streams of 256 MiB", large_async_4, 4, gib},
             {"hipFileReadAsync, 16 streams of 64 MiB", large_async_16, 16, gib});
+    before = drop;
+    COMPARE("4 KiB, not cached", {"hipFileReadAsync, one stream", cold_4k_1, 256, MIB},
+            {"16 streams", cold_4k_16, 256, MIB}, {"hipFileRead", cold_calls, 256, MIB});
+    COMPARE("1 MiB, not cached", {"hipFileReadAsync, one stream", cold_mib_1, 128, 128 * MIB},
+            {"16 streams", cold_mib_16, 128, 128 * MIB});
     return 0;
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Tests and measures on this machine's NVIDIA GPU, from the folder that scripts/gpu/bundle.sh has made. No toolchain.
-# Usage: run.sh [facts] [suite] [figures] [bench] [SCRATCH=folder] [LOGS=folder]     Default: all four, in this order.
+# Usage: run.sh [facts] [suite] [figures] [peers] [bench] [SCRATCH=folder] [LOGS=folder]     Default: all, in this order.
 # SCRATCH is on the storage to measure, with 10 GiB free (default: a new folder here). Logs go to LOGS (default: ./logs).
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -9,7 +9,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 one_test() {
     log=$logs/suite/$(echo "$1" | tr ':' '_')
     began=$(date +%s%N)
-    timeout "${HIPFILE_TEST_SECONDS:-120}" "$here/suite" --exact "$1" --nocapture >"$log" 2>&1
+    timeout "${HIPFILE_TEST_SECONDS:-200}" "$here/suite" --exact "$1" --nocapture >"$log" 2>&1
     code=$?
     took=$((($(date +%s%N) - began) / 1000000))
     if [ $code -eq 0 ] && grep -q '^SKIP: ' "$log"; then
@@ -34,7 +34,7 @@ for argument in "$@"; do
     *) parts="$parts $argument" ;;
     esac
 done
-[ -n "$parts" ] || parts="facts suite figures bench"
+[ -n "$parts" ] || parts="facts suite figures peers bench"
 mkdir -p "$logs"
 logs=$(cd "$logs" && pwd)
 made=
@@ -64,7 +64,7 @@ df -hT "$scratch" | tail -n 1
 if wants facts; then
     section "facts"
     timeout 200 "$here/cuda_facts" >"$logs/facts.txt" 2>&1
-    cat "$logs/facts.txt"
+    grep -E 'held|HANGS|died|failed' "$logs/facts.txt"
 fi
 
 if wants suite; then
@@ -74,24 +74,38 @@ if wants suite; then
     # The page of settings is in the checkout only.
     "$here/suite" --list --format terse 2>/dev/null | sed -n 's/: test$//p' | grep -v '^suite::documents' |
         xargs -P "${HIPFILE_TEST_JOBS:-8}" -n 1 "$here/run.sh" --one-test 2>&1 | grep -E '^(PASS|SKIP|FAIL) ' >"$logs/suite.txt"
-    grep -E '^(SKIP|FAIL) ' "$logs/suite.txt" | sort
+    grep '^FAIL ' "$logs/suite.txt" | sort
+    echo "skipped, by reason (each test: $logs/suite.txt):"
+    sed -n 's/^SKIP [^ ]*: //p' "$logs/suite.txt" | sed 's/^suite::[^ ]*: //' | sort | uniq -c | sort -rn | head -n 15
     echo "suite: $(grep -c '^PASS ' "$logs/suite.txt") passed, $(grep -c "^SKIP " "$logs/suite.txt") skipped in whole or in part, \
 $(grep -c '^FAIL ' "$logs/suite.txt") failed"
 fi
 
-if wants figures || wants bench; then
+if wants figures || wants peers || wants bench; then
     section "filling memory"
     "$here/figures" --fill-memory
 fi
 
+if wants figures || wants peers; then
+    head -c 1G /dev/urandom >"$scratch/figures.bin" && sync "$scratch/figures.bin"
+fi
 if wants figures; then
     section "figures"
-    head -c 1G /dev/urandom >"$scratch/figures.bin" && sync "$scratch/figures.bin"
     HIPFILE_STREAM_MEMORY=64M timeout 300 "$here/figures" "$scratch/figures.bin" >"$logs/figures.txt" 2>&1
     echo "exit $?" >>"$logs/figures.txt"
     cat "$logs/figures.txt"
-    rm -f "$scratch/figures.bin"
 fi
+if wants peers; then
+    section "peers"
+    if command -v python3 >/dev/null; then
+        timeout 200 python3 "$here/peers.py" "$scratch/figures.bin" "$here/libhipfile.so.0" >"$logs/peers.txt" 2>&1
+        echo "exit $?" >>"$logs/peers.txt"
+        cat "$logs/peers.txt"
+    else
+        echo "SKIP: peers: no python3"
+    fi
+fi
+rm -f "$scratch/figures.bin"
 
 bench() { # name, then what hipfile bench is told
     name=$1
@@ -99,7 +113,7 @@ bench() { # name, then what hipfile bench is told
     section "bench $name: hipfile bench $*"
     timeout 400 "$here/hipfile" bench "$@" >"$logs/bench-$name.txt" 2>&1
     echo "exit $?" >>"$logs/bench-$name.txt"
-    cat "$logs/bench-$name.txt"
+    tail -n 14 "$logs/bench-$name.txt"
 }
 
 if wants bench; then

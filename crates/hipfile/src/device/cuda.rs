@@ -14,7 +14,7 @@ use gpu_sys::cuda::{self, CudaApi, CudaError};
 use gpu_sys::cuda_load::{self, LoadError};
 
 use super::topology::{emulation_note, near_node, text};
-use super::{Absence, Device, DeviceInfo, MemoryKind, Region, Streams};
+use super::{Absence, Device, DeviceInfo, MemoryKind, Region, Streams, UnderWay};
 use crate::buffer::{DevPtr, Place, Span};
 use crate::config::{Config, DeviceChoice, Order};
 use crate::error::{Error, ErrorKind, Result};
@@ -315,6 +315,43 @@ impl Device for Cuda {
         let ordinal = Self::ordinal_of(to.place());
         // SAFETY: the span proves the device range, the slice the host range; the call returns when both are done with.
         unsafe { self.copy("copy to the GPU", ordinal, to.start(), Side::Source(from.as_ptr()), from.len()) }
+    }
+
+    fn plain_max(&self) -> usize {
+        copy::PLAIN
+    }
+
+    fn upload_many(&self, pieces: &[(Span<'_>, &[u8])]) -> Result<()> {
+        match pieces {
+            [] => Ok(()),
+            [(to, from)] => self.upload(to, from),
+            [(first, _), ..] => {
+                let ordinal = Self::ordinal_of(first.place());
+                let all =
+                    pieces.iter().map(|(to, from)| (to.start(), from.as_ptr(), to.len().min(from.len())));
+                // SAFETY: the spans prove the device ranges, the slices the host ranges; all is waited for here.
+                Box::new(unsafe { self.uploading(ordinal, all) }?).wait()
+            }
+        }
+    }
+
+    fn copies_later(&self) -> bool {
+        true
+    }
+
+    unsafe fn upload_later<'d>(
+        &'d self,
+        to: &Span<'_>,
+        from: &[u8],
+    ) -> Result<Option<Box<dyn UnderWay + 'd>>> {
+        assert_eq!(to.len(), from.len(), "both sides of a copy are equally long");
+        if to.len() <= copy::SMALL {
+            return self.upload(to, from).map(|()| None);
+        }
+        let piece = std::iter::once((to.start(), from.as_ptr(), from.len()));
+        // SAFETY: the span proves the device range, the slice the host range; that they stay is the caller's promise.
+        let uploading = unsafe { self.uploading(Self::ordinal_of(to.place()), piece) }?;
+        Ok(Some(Box::new(uploading)))
     }
 
     fn download(&self, from: &Span<'_>, to: &mut [u8]) -> Result<()> {

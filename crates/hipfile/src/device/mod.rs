@@ -92,6 +92,33 @@ pub(crate) trait Device: Send + Sync + std::fmt::Debug {
     /// Copies host bytes to device memory, ordered as the runtime's blocking copies are; lengths must be equal.
     fn upload(&self, to: &Span<'_>, from: &[u8]) -> Result<()>;
 
+    /// Up to so many bytes a copy out of memory that is not pinned is done as soon as one out of pinned memory.
+    fn plain_max(&self) -> usize {
+        0
+    }
+
+    /// As [`Device::upload`] for several at once, of the same GPU; all are done when it returns, or some when it fails.
+    fn upload_many(&self, pieces: &[(Span<'_>, &[u8])]) -> Result<()> {
+        pieces.iter().try_for_each(|(to, from)| self.upload(to, from))
+    }
+
+    /// Whether [`Device::upload_later`] leaves the caller time for something else.
+    fn copies_later(&self) -> bool {
+        false
+    }
+
+    /// As [`Device::upload`], but may return before it is done: then with what has to be waited for.
+    ///
+    /// # Safety
+    /// The bytes stay as they are until that was waited for or dropped, and so does the span's memory.
+    unsafe fn upload_later<'d>(
+        &'d self,
+        to: &Span<'_>,
+        from: &[u8],
+    ) -> Result<Option<Box<dyn UnderWay + 'd>>> {
+        self.upload(to, from).map(|()| None)
+    }
+
     /// Copies device memory to host bytes, ordered as the runtime's blocking copies are; lengths must be equal.
     fn download(&self, from: &Span<'_>, to: &mut [u8]) -> Result<()>;
 
@@ -107,6 +134,12 @@ pub(crate) trait Device: Send + Sync + std::fmt::Debug {
 
     /// Its GPUs.
     fn list(&self) -> Result<Vec<DeviceInfo>>;
+}
+
+/// A copy under way. Dropped, it is waited for, and what it came to is not told.
+pub(crate) trait UnderWay {
+    /// Waits until it is done.
+    fn wait(self: Box<Self>) -> Result<()>;
 }
 
 /// The power to move bytes between a file and GPU memory without the host. Short counts are passed on as they are;

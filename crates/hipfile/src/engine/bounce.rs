@@ -1,6 +1,7 @@
 //! Plain reads and writes into and out of Blocks, by several threads when that pays; host memory is read and written in
 //! place. It carries everything, so it is the last resort.
 
+use std::cell::RefCell;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +12,7 @@ use super::chunks::{Chunk, Chunks, Prefix};
 use super::{DIRECT_RANK, Engine, Fit, Outcome, Parts, Staging, Stop};
 use crate::block::{Block, BlockPool};
 use crate::buffer::{Place, Span};
-use crate::device::Device;
+use crate::device::{Device, UnderWay};
 use crate::error::{Error, Result};
 use crate::file::FileRecord;
 use crate::op::Op;
@@ -90,6 +91,9 @@ impl Engine for Bounce {
             let plain = file.plain(op.name()).ok()?;
             (!plain.direct_only).then_some(plain.fd)?
         };
+        if op == Op::Read && len <= device.plain_max() && transfer.cache != Cache::Around {
+            return read_plain(transfer, device, fd);
+        }
         let mut block = self.blocks.take(transfer.span.place().node()).ok()?;
         let bytes = block.bytes_mut().get_mut(..len)?;
         match op {
@@ -126,6 +130,31 @@ impl Engine for Bounce {
             Place::Host => self.in_place(transfer, way),
         }
     }
+}
+
+thread_local! {
+    /// For reads that need no pinned memory.
+    static PLAIN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A small read by way of memory that is not pinned, as [`Engine::run_small`].
+fn read_plain(
+    transfer: &Transfer<'_>,
+    device: &Arc<dyn Device>,
+    fd: BorrowedFd<'_>,
+) -> Option<Result<usize>> {
+    let ran = PLAIN.try_with(|cell| {
+        let mut bytes = cell.try_borrow_mut().ok()?;
+        if bytes.len() < transfer.len() {
+            bytes.clear();
+            bytes.try_reserve_exact(device.plain_max()).ok()?;
+            bytes.resize(device.plain_max(), 0);
+        }
+        let bytes = bytes.get_mut(..transfer.len())?;
+        let got = rustix::io::pread(fd, &mut *bytes, transfer.file_offset).ok()?;
+        (got == bytes.len()).then(|| device.upload(&transfer.span, bytes).map(|()| got))
+    });
+    ran.ok().flatten()
 }
 
 fn way<'a>(transfer: &Transfer<'a>) -> Result<Way<'a>> {
@@ -166,13 +195,27 @@ impl Bounce {
         let chunks = Chunks::new(transfer, self.piece(transfer), way.align);
         let prefix = Prefix::new();
         let next = AtomicUsize::new(0);
+        let node = transfer.span.place().node();
+        let take = || {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            (index < chunks.count() && prefix.wants(index)).then(|| (index, chunks.get(index)))
+        };
         let carry = |block: &mut Block<'_>| {
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                if index >= chunks.count() || !prefix.wants(index) {
-                    return;
-                }
-                let chunk = chunks.get(index);
+            if transfer.op == Op::Read
+                && device.copies_later()
+                && chunks.count() > 1
+                && let Some(mut other) = self.blocks.try_take_more(node)
+            {
+                return read_overlapped(
+                    device,
+                    transfer,
+                    way,
+                    [block.bytes_mut(), other.bytes_mut()],
+                    &prefix,
+                    take,
+                );
+            }
+            while let Some((index, chunk)) = take() {
                 let result = match transfer.op {
                     Op::Read => read_chunk(device, transfer, way, &chunk, block),
                     Op::Write => write_chunk(device, transfer, way, &chunk, block),
@@ -187,11 +230,10 @@ impl Bounce {
         // Before a Block, so that nobody waits for a turn with a Block in hand.
         let busy = transfer.cache == Cache::Cached && transfer.len() >= self.parallel_min;
         let _turn = busy.then(|| self.busy.take());
-        let mut first = match self.blocks.take(transfer.span.place().node()) {
+        let mut first = match self.blocks.take(node) {
             Ok(block) => block,
             Err(errno) => return Outcome::failed(0, Error::os(transfer.op.name(), errno)),
         };
-        let node = transfer.span.place().node();
         let helpers = self.helpers_for(transfer, way, chunks.count());
         if helpers == 0 {
             carry(&mut first);
@@ -360,16 +402,72 @@ fn read_chunk(
     chunk: &Chunk,
     block: &mut Block<'_>,
 ) -> Partial {
+    let filled = way.fill(chunk, block.bytes_mut());
+    upload_filled(device, transfer, chunk, block.bytes(), filled)
+}
+
+/// Copies what was read of a piece.
+fn upload_filled(
+    device: &Arc<dyn Device>,
+    transfer: &Transfer<'_>,
+    chunk: &Chunk,
+    bytes: &[u8],
+    filled: Partial,
+) -> Partial {
     // What was read before an error is part of the counted prefix.
-    let (n, error) = match way.fill(chunk, block.bytes_mut()) {
+    let (n, error) = match filled {
         Ok(n) => (n, None),
         Err((n, error)) => (n, Some(error)),
     };
     if n > 0 {
-        let bytes = &block.bytes()[chunk.skip..chunk.skip + n];
+        let bytes = &bytes[chunk.skip..chunk.skip + n];
         device.upload(&transfer.span.slice(chunk.offset, n), bytes).map_err(|e| (0, e))?;
     }
     error.map_or(Ok(n), |error| Err((n, error)))
+}
+
+/// Reads pieces into two Blocks in turn, each while the other is copied to the GPU.
+fn read_overlapped(
+    device: &Arc<dyn Device>,
+    transfer: &Transfer<'_>,
+    way: Way<'_>,
+    mut blocks: [&mut [u8]; 2],
+    prefix: &Prefix,
+    take: impl Fn() -> Option<(usize, Chunk)>,
+) {
+    // Dropped before the Blocks go back, so that nothing is copied from them any more.
+    let mut before: Option<(usize, Box<dyn UnderWay + '_>)> = None;
+    let finish = |copy: Option<(usize, Box<dyn UnderWay + '_>)>| {
+        if let Some((index, copy)) = copy
+            && let Err(error) = copy.wait()
+        {
+            prefix.broke(index, 0, Some(error));
+        }
+    };
+    while let Some((index, chunk)) = take() {
+        let filled = way.fill(&chunk, blocks[0]);
+        if !matches!(filled, Ok(n) if n == chunk.len) {
+            match upload_filled(device, transfer, &chunk, blocks[0], filled) {
+                Ok(n) => prefix.broke(index, n, None),
+                Err((n, error)) => prefix.broke(index, n, Some(error)),
+            }
+            continue;
+        }
+        let (span, bytes) =
+            (transfer.span.slice(chunk.offset, chunk.len), &blocks[0][chunk.skip..chunk.skip + chunk.len]);
+        // SAFETY: the Block is used again only after this copy was waited for, a round later; the span's memory is in use
+        // for as long as the transfer runs.
+        let copy = match unsafe { device.upload_later(&span, bytes) } {
+            Ok(later) => later.map(|later| (index, later)),
+            Err(error) => {
+                prefix.broke(index, 0, Some(error));
+                None
+            }
+        };
+        finish(std::mem::replace(&mut before, copy));
+        blocks.swap(0, 1);
+    }
+    finish(before);
 }
 
 fn write_chunk(

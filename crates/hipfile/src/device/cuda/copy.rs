@@ -6,10 +6,14 @@ use gpu_sys::cuda::{self, CudaError, EventPtr, StreamPtr};
 
 use super::{Cuda, Gpu};
 use crate::config::Order;
+use crate::device::UnderWay;
 use crate::error::Result;
 
 /// Up to here a copy is mostly what surrounds it, and the driver's own blocking copy has the least of that.
-const SMALL: usize = 64 << 10;
+pub(super) const SMALL: usize = 64 << 10;
+
+/// Up to here memory need not be pinned: the driver copies it into memory of its own meanwhile.
+pub(super) const PLAIN: usize = 16 << 10;
 
 /// The host's end of a copy.
 #[derive(Clone, Copy)]
@@ -34,6 +38,39 @@ impl Channel {
 
     fn event(&self) -> EventPtr {
         std::ptr::with_exposed_provenance_mut(self.event)
+    }
+}
+
+/// Copies queued on a channel.
+pub(super) struct Uploading<'a> {
+    cuda: &'a Cuda,
+    ordinal: u32,
+    channel: Option<Channel>,
+}
+
+impl Uploading<'_> {
+    fn finish(&mut self) -> Result<()> {
+        const OP: &str = "copy to the GPU";
+        let Some(channel) = self.channel.take() else { return Ok(()) };
+        let _on = self.cuda.on(OP, self.ordinal)?;
+        let _relaxed = self.cuda.relaxed();
+        // SAFETY: a plain call.
+        self.cuda.call(OP, unsafe { (self.cuda.api.cuStreamSynchronize)(channel.stream()) })?;
+        let channels = &self.cuda.gpu(OP, self.ordinal)?.channels;
+        channels.lock().unwrap_or_else(PoisonError::into_inner).push(channel);
+        Ok(())
+    }
+}
+
+impl UnderWay for Uploading<'_> {
+    fn wait(mut self: Box<Self>) -> Result<()> {
+        self.finish()
+    }
+}
+
+impl Drop for Uploading<'_> {
+    fn drop(&mut self) {
+        let _ = self.finish();
     }
 }
 
@@ -126,6 +163,41 @@ impl Cuda {
         // SAFETY: a plain call.
         let waited = self.call(op, unsafe { (self.api.cuStreamSynchronize)(stream) });
         queued.and(waited)
+    }
+
+    /// Queues copies to a GPU on a channel, in the order of the legacy default stream.
+    ///
+    /// # Safety
+    /// All ranges are valid until the answer was waited for or dropped.
+    pub(super) unsafe fn uploading(
+        &self,
+        ordinal: u32,
+        pieces: impl Iterator<Item = (usize, *const u8, usize)>,
+    ) -> Result<Uploading<'_>> {
+        const OP: &str = "copy to the GPU";
+        let _on = self.on(OP, ordinal)?;
+        let _relaxed = self.relaxed();
+        if self.order == Order::Device {
+            // SAFETY: a plain call.
+            self.call("wait for the GPU", unsafe { (self.api.cuCtxSynchronize)() })?;
+        }
+        let after_default = self.default_stream_usable();
+        let channel = self.channel(self.gpu(OP, ordinal)?)?;
+        let (stream, event) = (channel.stream(), channel.event());
+        // From here on an error leaves the channel to be waited for.
+        let uploading = Uploading { cuda: self, ordinal, channel: Some(channel) };
+        if after_default {
+            // SAFETY: the event is the channel's; the legacy default stream is always there.
+            self.call(OP, unsafe { (self.api.cuEventRecord)(event, LEGACY) })?;
+            // SAFETY: both are the channel's.
+            self.call(OP, unsafe { (self.api.cuStreamWaitEvent)(stream, event, 0) })?;
+        }
+        for (at, from, len) in pieces {
+            // SAFETY: as this function demands.
+            let code = unsafe { (self.api.cuMemcpyHtoDAsync_v2)(at as u64, from.cast(), len, stream) };
+            self.call(OP, code)?;
+        }
+        Ok(uploading)
     }
 
     fn default_stream_usable(&self) -> bool {

@@ -4,6 +4,7 @@
 
 use std::collections::TryReserveError;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
 use io_uring::{IoUring, opcode, types};
 
@@ -27,6 +28,8 @@ const PAGE: usize = 4096;
 const LINE: usize = 64;
 /// What is read at once out of the page cache before it is copied to the GPU: it should still be in the processor's cache.
 const GATHER: usize = 64 << 10;
+/// Copies that are given to the GPU's runtime together.
+const MOST_COPIES: usize = 64;
 /// After a miss in the page cache so many pieces go to the ring without a look.
 const MISSES: usize = 16;
 
@@ -315,33 +318,45 @@ fn release(blocks: &mut [Shared<'_>], at: usize) {
 fn copy(blocks: &[Shared<'_>], pieces: &mut [Piece]) {
     let mut at = 0;
     while at < pieces.len() {
-        let (count, copied) = copy_neighbours(blocks, &pieces[at..]);
+        let (count, copied) = copy_some(blocks, &pieces[at..]);
         pieces[at..at + count].iter_mut().for_each(|piece| piece.copied = copied);
         at += count;
     }
 }
 
-/// Copies the first piece and those that follow it on both sides; how many they are, and whether they made it.
-fn copy_neighbours(blocks: &[Shared<'_>], pieces: &[Piece]) -> (usize, bool) {
-    let span_of = |at: usize| pieces[at].work.transfer().map(|transfer| transfer.span);
-    let (Some(mut span), Piece { block, from, .. }) = (span_of(0), &pieces[0]) else { return (1, false) };
+/// Copies the first piece and those that follow it to the same GPU; how many they are, and whether they made it.
+fn copy_some(blocks: &[Shared<'_>], pieces: &[Piece]) -> (usize, bool) {
+    let Some((_, first)) = neighbours(pieces) else { return (1, false) };
+    let Place::Device { device, ordinal } = first.place() else { return (1, false) };
+    let mut copies: [(Span<'_>, &[u8]); MOST_COPIES] = [(first, &[]); MOST_COPIES];
+    let (mut count, mut filled) = (0, 0);
+    while filled < MOST_COPIES
+        && let Some((together, span)) = neighbours(&pieces[count..])
+        && let Place::Device { device: other, ordinal: number } = span.place()
+        && Arc::ptr_eq(device, other)
+        && ordinal == number
+    {
+        let Piece { block, from, .. } = &pieces[count];
+        copies[filled] = (span, &blocks[*block].block.bytes()[*from..from + span.len()]);
+        (count, filled) = (count + together, filled + 1);
+    }
+    (count, device.upload_many(&copies[..filled]).is_ok())
+}
+
+/// The first piece and those that follow it on both sides: how many they are, and where they go.
+fn neighbours(pieces: &[Piece]) -> Option<(usize, Span<'_>)> {
+    let Piece { work, block, from, .. } = pieces.first()?;
+    let mut span = work.transfer()?.span;
     let mut count = 1;
-    while count < pieces.len()
-        && pieces[count].block == *block
-        && pieces[count].from == from + span.len()
-        && let Some(joined) = span_of(count).and_then(|next| span.joined(&next))
+    while let Some(next) = pieces.get(count)
+        && next.block == *block
+        && next.from == from + span.len()
+        && let Some(joined) = next.work.transfer().and_then(|next| span.joined(&next.span))
     {
         span = joined;
         count += 1;
     }
-    (count, upload(&span, &blocks[*block].block.bytes()[*from..from + span.len()]))
-}
-
-fn upload(span: &Span<'_>, bytes: &[u8]) -> bool {
-    match span.place() {
-        Place::Device { device, .. } => device.upload(span, bytes).is_ok(),
-        Place::Host => false,
-    }
+    Some((count, span))
 }
 
 impl Drop for Flight<'_, '_> {
