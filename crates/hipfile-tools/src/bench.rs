@@ -14,6 +14,7 @@ mod probe;
 mod report;
 mod rounds;
 mod run;
+mod streamed;
 mod subject;
 mod table;
 mod verify;
@@ -323,8 +324,9 @@ impl Bench {
         if self.extend && !grows {
             return Err(Failure::new("--extend", "only a sequential write can make a file grow"));
         }
-        if self.door == Door::Batch && self.threads > 1 {
-            return Err(Failure::new("--threads", "the door batch has one thread and --depth"));
+        if self.door != Door::Sync && self.threads > 1 {
+            let why = format_args!("the door {} has one thread and --depth", self.door.word());
+            return Err(Failure::new("--threads", why));
         }
         let whole_blocks = matches!(self.rw, Mix::Randread | Mix::Randwrite);
         if whole_blocks && !(1..=u64::from(u32::MAX)).contains(&(span / self.block as u64)) {

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::batched::Batched;
 use super::job::Job;
 use super::movers::{Copy, Direct, Host, Library, Mover, Posix, Serial};
+use super::streamed::Streamed;
 use super::subject::{Subject, pattern};
 use crate::failure::Failure;
 
@@ -57,8 +58,21 @@ impl Baseline {
 pub(super) enum Door {
     /// Blocking calls; several at the same time by --threads
     Sync,
+    /// Streams: --depth of them, each with one request under way, submitted and waited for by one thread
+    Async,
     /// A batch: --depth requests under way, handed over and collected by one thread
     Batch,
+}
+
+impl Door {
+    /// As the command line has it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Door::Sync => "sync",
+            Door::Async => "async",
+            Door::Batch => "batch",
+        }
+    }
 }
 
 /// Who takes part.
@@ -81,6 +95,8 @@ pub(super) enum Ready {
     },
     /// The library's batch.
     Batch { batched: Batched, fd: Arc<OwnedFd>, driver: Driver },
+    /// The library's streams.
+    Streams { streamed: Streamed, fd: Arc<OwnedFd>, driver: Driver },
     /// A ring that carries out the whole tour itself.
     Ring {
         lanes: Lanes,
@@ -113,10 +129,19 @@ impl Lab<'_> {
                 let file = hipfile::File::register(&driver, own)
                     .map_err(|error| Failure::at(&self.subject.path, error))?;
                 let file = Arc::new(file);
-                if *door == Door::Batch {
-                    let memory = (0..job.depth).map(|lane| self.memory(&driver, job, lane));
-                    let batched = Batched::new(&driver, file, direction, memory.collect::<Result<_, _>>()?)?;
-                    return Ok(Ready::Batch { batched, fd, driver });
+                let memory = || {
+                    (0..job.depth).map(|lane| self.memory(&driver, job, lane)).collect::<Result<Vec<_>, _>>()
+                };
+                match door {
+                    Door::Sync => {}
+                    Door::Async => {
+                        let streamed = Streamed::new(&driver, file, direction, self.gpu, memory()?)?;
+                        return Ok(Ready::Streams { streamed, fd, driver });
+                    }
+                    Door::Batch => {
+                        let batched = Batched::new(&driver, file, direction, memory()?)?;
+                        return Ok(Ready::Batch { batched, fd, driver });
+                    }
                 }
                 let movers = each_thread(job, |thread| {
                     let buffer = self.memory(&driver, job, thread)?;

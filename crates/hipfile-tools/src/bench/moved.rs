@@ -26,9 +26,9 @@ impl Moved {
     /// The counters of a contender up to now.
     pub(super) fn of(ready: &Ready) -> Moved {
         match ready {
-            Ready::Calls { driver: Some(driver), .. } | Ready::Batch { driver, .. } => {
-                Moved::from(&driver.stats())
-            }
+            Ready::Calls { driver: Some(driver), .. }
+            | Ready::Batch { driver, .. }
+            | Ready::Streams { driver, .. } => Moved::from(&driver.stats()),
             _ => Moved::default(),
         }
     }

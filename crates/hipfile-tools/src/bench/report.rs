@@ -328,10 +328,11 @@ fn describe(job: &Job, door: Door, repeat: u32) -> String {
     let verified = match (job.verify, door) {
         (false, _) => "",
         (true, Door::Sync) => ", verified",
-        (true, Door::Batch) => ", verified (the checks are in hipfile's figures)",
+        (true, Door::Async | Door::Batch) => ", verified (the checks are in hipfile's figures)",
     };
     let door = match door {
         Door::Sync => String::new(),
+        Door::Async => format!(", hipfile by {} streams with one under way on each", job.depth),
         Door::Batch => format!(", hipfile by a batch with up to {} under way", job.depth),
     };
     format!(

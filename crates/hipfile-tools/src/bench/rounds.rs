@@ -44,6 +44,7 @@ impl Entry {
                 }
             }
             Ready::Batch { batched, .. } => batched.warm_up(first)?,
+            Ready::Streams { streamed, .. } => streamed.warm_up(first)?,
             Ready::Ring { .. } => {}
         }
         Ok(())

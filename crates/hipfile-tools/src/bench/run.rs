@@ -71,11 +71,18 @@ pub(super) fn run(ready: &mut Ready, subject: &Subject, job: &Job, seed: u64) ->
             let verifier = job.verify.then(|| Verifier::new(subject, job, seed)).transpose()?;
             batched.run(job, tour.walk(job, 0), verifier)?
         }
+        Ready::Streams { streamed, .. } => {
+            let verifier = job.verify.then(|| Verifier::new(subject, job, seed)).transpose()?;
+            streamed.run(job, tour.walk(job, 0), verifier)?
+        }
         Ready::Ring { lanes, fd, len } => ring(lanes, fd, *len, job, &tour)?,
     };
     let sync = Instant::now();
     if job.sync {
-        let (Ready::Calls { fd, .. } | Ready::Batch { fd, .. } | Ready::Ring { fd, .. }) = ready;
+        let (Ready::Calls { fd, .. }
+        | Ready::Batch { fd, .. }
+        | Ready::Streams { fd, .. }
+        | Ready::Ring { fd, .. }) = ready;
         rustix::fs::fdatasync(fd).map_err(|error| Failure::os(&subject.path, error))?;
     }
     // The clock stood still during the checks.

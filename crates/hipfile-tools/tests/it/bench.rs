@@ -112,6 +112,8 @@ fn behaviour_131_every_byte_is_verified_on_request() {
         &["--rw", "read", "--block", "99999", "--door", "batch", "--depth", "5", "--cold"],
         &["--rw", "randread", "--block", "4K", "--door", "batch", "--depth", "64"],
         &["--rw", "write", "--block", "256K", "--door", "batch"],
+        &["--rw", "read", "--block", "99999", "--door", "async", "--depth", "3", "--cold"],
+        &["--rw", "randwrite", "--block", "64K", "--door", "async"],
     ] {
         for engine in ["auto", "uring,bounce", "bounce"] {
             let common = ["--verify", "--alone", "--size", "3M", "--repeat", "2", "--engine", engine];
@@ -119,7 +121,7 @@ fn behaviour_131_every_byte_is_verified_on_request() {
             let runs = report["contenders"][0]["runs"].as_array().unwrap();
             assert!(runs.iter().all(|run| run["bytes"].as_u64().unwrap() > 3_000_000), "{arguments:?}");
             assert_eq!(report["job"]["verify"], true);
-            let door = if arguments.contains(&"batch") { "batch" } else { "sync" };
+            let door = ["batch", "async"].into_iter().find(|door| arguments.contains(door)).unwrap_or("sync");
             assert_eq!(report["door"], door, "{arguments:?}");
         }
     }
