@@ -16,6 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::file::FileRecord;
 use crate::lane::Lanes;
 use crate::limits::Limits;
+use crate::log;
 use crate::monitor::Statistics;
 use crate::op::Op;
 use crate::pool::Helpers;
@@ -107,6 +108,7 @@ impl Driver {
         let helpers = Arc::new(Helpers::new(config.io_threads.saturating_sub(1)));
         let parts = Parts { blocks: Arc::clone(&blocks), helpers, limits: Arc::clone(&limits), config };
         let router = Router::new(&parts.config, &parts);
+        log::driver_opened(&parts.config);
         Ok(Driver {
             inner: Arc::new(Inner {
                 now: Mutex::new(parts.config.clone()),
@@ -139,6 +141,7 @@ impl Driver {
             self.inner.count_memory(buffer.place().gpu(), false, buffer.len());
         }
         self.inner.statistics.publish();
+        log::driver_closed();
     }
 
     /// The settings it was opened with.
@@ -214,9 +217,12 @@ impl Driver {
                 stale.usage.retire_anyway();
             }
         }
-        match self.inner.files.insert(Arc::new(record)) {
+        let record = Arc::new(record);
+        match self.inner.files.insert(Arc::clone(&record)) {
             Some(id) => {
                 by_fd.insert(fd, id);
+                drop(by_fd);
+                log::file_registered(&record, self.inner.config.unsupported_file_systems);
                 Ok(FileId(id))
             }
             None => Err(Error::message(ErrorKind::InternalError, OP, "too many files are registered")),
@@ -250,6 +256,7 @@ impl Driver {
             by_fd.remove(&fd);
         }
         drop(by_fd);
+        log::file_deregistered(&removed);
         // Private descriptors are closed here, outside the lock.
         drop(removed);
         Ok(())
@@ -289,8 +296,9 @@ impl Driver {
         self.inner.blocks.warm(place.node());
         // SAFETY: the caller promises that the memory stays valid; its place was just asked for.
         let record = unsafe { BufferRecord::new(ptr.0, len, place) };
-        let gpu = record.place().gpu();
-        self.inner.buffers.insert(Arc::new(record)).map_err(|_| taken())?;
+        let (gpu, record) = (record.place().gpu(), Arc::new(record));
+        self.inner.buffers.insert(Arc::clone(&record)).map_err(|_| taken())?;
+        log::buffer_registered(&record);
         self.inner.count_memory(gpu, true, len);
         Ok(())
     }

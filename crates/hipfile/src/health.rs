@@ -56,7 +56,8 @@ impl Breaker {
         }
     }
 
-    pub(crate) fn failed(&self, errno: i32) {
+    /// Counts a failure; the rest, if one begins with it.
+    pub(crate) fn failed(&self, errno: i32) -> Option<Duration> {
         let errno = u64::from(errno.unsigned_abs()) << 32;
         let next = |row: u64| Some(if row & !0xffff_ffff == errno { row + 1 } else { errno | 1 });
         let before = self.row.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or_default();
@@ -64,16 +65,17 @@ impl Breaker {
         let (until, now) = (self.until.load(Ordering::Relaxed), now_ms());
         // What was under way on other threads when the rest began says nothing new.
         if count < u64::from(PATIENCE) || now < until {
-            return;
+            return None;
         }
         let rest = match self.rest_ms.load(Ordering::Relaxed) {
             0 => FIRST_REST.as_millis() as u64,
             last => (last * 2).min(LONGEST_REST.as_millis() as u64),
         };
         // Of several failures at this moment one begins the rest.
-        if self.until.compare_exchange(until, now + rest, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            self.rest_ms.store(rest, Ordering::Relaxed);
-        }
+        let begun = self.until.compare_exchange(until, now + rest, Ordering::Relaxed, Ordering::Relaxed);
+        begun.ok()?;
+        self.rest_ms.store(rest, Ordering::Relaxed);
+        Some(Duration::from_millis(rest))
     }
 }
 
@@ -116,7 +118,7 @@ mod tests {
         let breaker = Breaker::default();
         std::thread::scope(|scope| {
             for _ in 0..8 {
-                scope.spawn(|| (0..8).for_each(|_| breaker.failed(libc::ENODEV)));
+                scope.spawn(|| (0..8).for_each(|_| _ = breaker.failed(libc::ENODEV)));
             }
         });
         assert!(!breaker.is_open());

@@ -53,8 +53,9 @@ mod info;
 #[allow(unsafe_code, reason = "memory that streams copy from and to")]
 mod lane;
 mod limits;
+mod log;
 pub mod monitor;
-mod notice;
+pub mod notice;
 mod op;
 #[allow(unsafe_code, reason = "submits memory it owns")]
 mod owned;

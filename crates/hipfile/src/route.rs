@@ -14,6 +14,7 @@ use crate::config::{Adaptive, Config, Fallback};
 use crate::engine::{self, DIRECT_RANK, Engine, Fit, Parts, Queue, Stop};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::file::FileRecord;
+use crate::log;
 use crate::notice;
 use crate::op::Op;
 use crate::pace;
@@ -39,6 +40,8 @@ pub(crate) struct Router {
     no_direct: Option<Reason>,
     /// Reasons already said on standard error (warn mode), one bit each.
     said: AtomicU64,
+    /// Those that the log was told of.
+    told: AtomicU64,
 }
 
 /// Errors after which the next engine is asked: the path is missing or does not suit, the data is not at fault.
@@ -163,6 +166,7 @@ impl Router {
             policy: Policy::new(config),
             no_direct: (!any_direct).then_some(Reason::Configuration),
             said: AtomicU64::new(0),
+            told: AtomicU64::new(0),
         }
     }
 
@@ -231,6 +235,7 @@ impl Router {
     /// Counts a transfer that a queue has moved wholly.
     pub(crate) fn queue_moved(&self, way: Way, transfer: &Transfer<'_>, meter: &Meter<'_>) {
         self.warn(transfer.file, way.staged);
+        log::carried(transfer, engine::NAMES[way.index], Some(way.staged), transfer.len());
         meter.staged_whole(way.index, way.staged, transfer.len());
     }
 
@@ -274,6 +279,8 @@ impl Router {
                 return Some(Err(self.explain(transfer, Some(engine.name()), error)));
             }
         };
+        log::staged(&self.told, transfer.file, reason);
+        log::carried(transfer, engine.name(), Some(reason), moved);
         meter.staged_whole(engine::LAST_RESORT, reason, moved);
         Some(Ok(moved))
     }
@@ -366,6 +373,7 @@ impl Router {
                     choice.engine.run(&part)
                 }
             };
+            log::carried(&part, choice.engine.name(), staged, outcome.moved);
             let (index, bit) = (choice.index, 1 << choice.index);
             if outcome.moved > 0 || matches!(outcome.stop, Stop::Done) {
                 let first = walk.counted & bit == 0;
@@ -381,6 +389,7 @@ impl Router {
                 Stop::Done => {}
                 Stop::Short => walk.excluded |= bit,
                 Stop::Yielded(why) => {
+                    log::given_up(transfer.file, choice.engine.name(), why, None);
                     walk.excluded |= bit;
                     walk.given_up = Some(why);
                 }
@@ -391,7 +400,12 @@ impl Router {
                     walk.failure = Some((choice.engine.name(), error));
                     match retry {
                         Some(why) if choice.engine.is_direct() && self.fallback != Fallback::Forbid => {
-                            transfer.file.breakers[index].failed(errno.unwrap_or_default());
+                            log::given_up(transfer.file, choice.engine.name(), why, errno);
+                            if let Some(rest) =
+                                transfer.file.breakers[index].failed(errno.unwrap_or_default())
+                            {
+                                log::rests(transfer.file, choice.engine.name(), errno, rest);
+                            }
                             walk.excluded |= bit;
                             walk.given_up = Some(why);
                         }
@@ -456,8 +470,9 @@ impl Router {
         })
     }
 
-    /// In warn mode, one line per reason and process.
+    /// Tells once per reason: the log, and in warn mode standard error.
     fn warn(&self, file: &FileRecord, reason: Reason) {
+        log::staged(&self.told, file, reason);
         if self.fallback != Fallback::Warn {
             return;
         }

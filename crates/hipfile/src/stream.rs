@@ -405,7 +405,7 @@ impl Operation {
     }
 
     fn count(&self, transfer: &transfer::Transfer<'_>, result: &Result<usize>, split: Split, took: u64) {
-        self.inner.held_ended(transfer, result.is_ok(), split, took);
+        self.inner.held_ended(transfer, result, split, took);
         let meters = self.inner.meters();
         meters.ended(result.is_ok(), Event::StreamDone, Event::StreamFailed);
         let bytes = if self.op == Op::Read { Event::StreamReadBytes } else { Event::StreamWriteBytes };

@@ -168,6 +168,31 @@ pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<(i32, u32), i32> {
     if result == 0 { Ok((peer.pid, peer.uid)) } else { Err(last_errno()) }
 }
 
+/// Does what may write to a pipe that nobody reads, without the signal that would end the process.
+pub(crate) fn without_sigpipe<T>(
+    write: impl FnOnce() -> Result<T, rustix::io::Errno>,
+) -> Result<T, rustix::io::Errno> {
+    // SAFETY: a signal set is plain data, and all zero is one.
+    let [mut pipe, mut before, mut pending]: [libc::sigset_t; 3] = unsafe { std::mem::zeroed() };
+    // SAFETY: `pipe` is a signal set, and SIGPIPE a signal.
+    unsafe { libc::sigaddset(&raw mut pipe, libc::SIGPIPE) };
+    // SAFETY: both are signal sets; only this thread's mask changes.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const pipe, &raw mut before) };
+    // SAFETY: `pending` is a signal set.
+    unsafe { libc::sigpending(&raw mut pending) };
+    // SAFETY: `pending` is a signal set.
+    let was_pending = unsafe { libc::sigismember(&raw const pending, libc::SIGPIPE) } == 1;
+    let result = write();
+    if !was_pending && matches!(result, Err(rustix::io::Errno::PIPE)) {
+        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the set and the time live during the call; nothing is wanted to know of the signal.
+        unsafe { libc::sigtimedwait(&raw const pipe, std::ptr::null_mut(), &raw const now) };
+    }
+    // SAFETY: `before` is the mask of before.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    result
+}
+
 /// errno of this thread's last failed call.
 pub(crate) fn last_errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)

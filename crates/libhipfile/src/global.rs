@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwapOption, Guard};
 use hipfile::monitor::{BatchCall, Statistics};
-use hipfile::{Config, Driver, Setting, Snapshot, Value};
+use hipfile::{Config, Driver, Setting, Snapshot, Value, notice};
 
 use crate::abi::{hipFileDriverAlreadyOpen, hipFileDriverClosing, hipFileDriverNotInitialized};
 use crate::guard::Failure;
+use crate::log;
 use crate::params::Call;
 
 /// What the process holds. Made at the first use and never freed: a thread may be inside at any time, and the child of a
@@ -102,9 +103,19 @@ impl State {
     }
 }
 
+/// The settings as file, environment and calls have them now. The log follows them from here on, and hears their warnings.
+fn configure(calls: &[Call]) -> Config {
+    let (config, warnings) = Config::gather(calls);
+    log::configure(&config);
+    for warning in warnings {
+        notice::line(format_args!("{warning}"));
+    }
+    config
+}
+
 /// A driver set by file and environment as they are now, and by calls.
 fn make_driver(state: &State, calls: &[Call]) -> Result<Driver, Failure> {
-    let config = Config::from_env_and(calls);
+    let config = configure(calls);
     let statistics = match config.stats_level {
         0 => Statistics::none(),
         _ => state.statistics.get_or_init(Statistics::new).clone(),
@@ -115,7 +126,7 @@ fn make_driver(state: &State, calls: &[Call]) -> Result<Driver, Failure> {
 /// A driver like the one that would be opened, for one use that is not counted.
 pub(crate) fn passing_driver() -> Result<Driver, Failure> {
     let calls = state().gate().clone();
-    Ok(Driver::open_with(Config::from_env_and(&calls), &Statistics::none())?)
+    Ok(Driver::open_with(configure(&calls), &Statistics::none())?)
 }
 
 /// What was counted so far. Opens nothing.
@@ -237,6 +248,7 @@ pub(crate) fn close() -> Result<(), Failure> {
     // Outside the gate: operations may still be in flight, and others may open the driver again meanwhile.
     if let Some(driver) = last {
         driver.close();
+        log::finish();
     }
     Ok(())
 }

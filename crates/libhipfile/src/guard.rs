@@ -57,6 +57,14 @@ impl Failure {
         Failure::new(hipFileInternalError, format!("bug in hipfile: panic: {what}"))
     }
 
+    /// Why, in words.
+    fn text(&self) -> Cow<'_, str> {
+        match self {
+            Failure::Core(error) => error.to_string().into(),
+            Failure::Edge { text, .. } | Failure::Errno { text, .. } => text.as_ref().into(),
+        }
+    }
+
     fn os_error(&self) -> Option<c_int> {
         match self {
             Failure::Core(error) => error.os_error(),
@@ -180,6 +188,14 @@ thread_local! {
 }
 
 fn record(function: &'static CStr, failure: Failure, status: hipFileError_t) {
+    tracing::event!(
+        name: "call fails",
+        target: "hipfile",
+        tracing::Level::DEBUG,
+        function = %function.to_string_lossy(),
+        error = %failure.text(),
+        "call fails"
+    );
     let os_error = failure.os_error().unwrap_or(0);
     // A thread that is going away has nobody left to ask.
     let _ = LAST.try_with(|last| {
@@ -205,10 +221,7 @@ pub(crate) fn with_last<T>(show: impl FnOnce(&LastError) -> T) -> Option<T> {
     LAST.try_with(|last| {
         let mut last = last.borrow_mut();
         if let Some(failure) = last.failure.take() {
-            let why: Cow<'_, str> = match &failure {
-                Failure::Core(error) => error.to_string().into(),
-                Failure::Edge { text, .. } | Failure::Errno { text, .. } => text.as_ref().into(),
-            };
+            let why = failure.text();
             let line = format!("{}: {why}", last.function.to_string_lossy()).replace(['\0', '\n'], " ");
             last.text = CString::new(line).ok();
         }

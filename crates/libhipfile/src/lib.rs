@@ -20,6 +20,7 @@ mod file;
 mod global;
 mod guard;
 mod io;
+mod log;
 mod params;
 mod stats;
 mod stream;

@@ -233,14 +233,14 @@ pub const SETTINGS: &[Setting] = &[
         "How much is counted: 0 nothing, and no thread serves statistics; 1 everything, and the time of one in 16 transfers below 64 KiB and of all others; 2 the time of one in 4; 3 of all.")
         .parameter("hipFileParamProfileStats"),
     row!("log_level", "HIPFILE_LOG_LEVEL", Kind::Word(LogLevel::WORDS), "warn", log_level,
-        "How much is logged.")
-        .parameter("hipFileParamLoggingLevel").no_effect(),
+        "How much the C library logs; see docs/logging.md.")
+        .parameter("hipFileParamLoggingLevel"),
     row!("log_file", "HIPFILE_LOG_FILE", Kind::Path, "unset", log_file,
-        "The file that is logged to, instead of standard error.")
-        .parameter("hipFileParamEnvLogfilePath").no_effect(),
+        "The file that is logged to, instead of standard error; `%p` in it stands for the process's number.")
+        .parameter("hipFileParamEnvLogfilePath"),
     row!("log_dir", "HIPFILE_LOG_DIR", Kind::Path, "unset", log_dir,
-        "The folder for a log file whose path is not absolute.")
-        .parameter("hipFileParamLogDir").no_effect(),
+        "The folder for a log file whose path is not absolute; with no such file, hipfile-%p.log is written in it.")
+        .parameter("hipFileParamLogDir"),
     row!("check_aggressively", "HIPFILE_CHECK_AGGRESSIVELY", Kind::Bool, "false", check_aggressively,
         "Whether every call of the file system is checked twice.")
         .parameter("hipFileParamFsMiscApiCheckAggressive").no_effect(),

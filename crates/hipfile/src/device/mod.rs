@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::buffer::{DevPtr, Place, Span};
 use crate::config::{Config, DeviceChoice};
 use crate::error::{Error, ErrorKind, Result};
+use crate::log;
 use crate::notice;
 use crate::reason::Reason;
 #[cfg(test)]
@@ -301,10 +302,20 @@ impl Devices {
                         if device.is_emulated() {
                             say_emulated(device.as_ref());
                         }
+                        log::event!(
+                            INFO,
+                            "runtime found",
+                            runtime = runtime.name,
+                            emulated = device.is_emulated()
+                        );
                         serving.push(device);
                     }
-                    Err(Absence::NotThere(why)) => reasons.push(why),
+                    Err(Absence::NotThere(why)) => {
+                        log::event!(DEBUG, "runtime is not there", runtime = runtime.name, why);
+                        reasons.push(why);
+                    }
                     Err(Absence::Unfit(error)) => {
+                        log::event!(INFO, "runtime cannot serve", runtime = runtime.name, %error);
                         unfit.get_or_insert(error);
                     }
                 }
@@ -319,6 +330,9 @@ impl Devices {
             };
             Error::message(ErrorKind::PlatformNotSupported, OP, why)
         });
+        if serving.is_empty() {
+            log::event!(INFO, "no GPU runtime serves", error = %why_none);
+        }
         Devices { serving, why_none, absence }
     }
 

@@ -5,6 +5,7 @@ use crate::config::WriteSync;
 use crate::device::Devices;
 use crate::engine;
 use crate::error::{Error, Result};
+use crate::log;
 use crate::op::Op;
 use crate::route::{Pause, Stage, Walk, Way};
 use crate::stats::{self, Event, Meter, Meters, Split};
@@ -74,13 +75,16 @@ impl Inner {
         if transfer.len() == 0 {
             return (Ok(0), Split::default());
         }
+        log::began(transfer);
         let meter = self.meter(transfer, self.meters.begin(transfer.len()));
         let mut result = self.router.run(transfer, &meter);
         if transfer.op == Op::Write && self.config.write_sync == WriteSync::Data {
             result = result.and_then(|moved| sync(transfer).map(|()| moved));
         }
         meter.end(transfer.len(), result.is_ok(), is_unaligned(transfer), None);
-        (result, meter.split())
+        let split = meter.split();
+        log::ended(transfer, &result, &split);
+        (result, split)
     }
 
     /// Goes on with the transfer of a held stream; `split` says how it went so far.
@@ -105,16 +109,24 @@ impl Inner {
     }
 
     /// Counts the end of a held stream's transfer, which took so many nanoseconds of our threads.
-    pub(crate) fn held_ended(&self, transfer: &Transfer<'_>, ok: bool, split: Split, took: u64) {
+    pub(crate) fn held_ended(
+        &self,
+        transfer: &Transfer<'_>,
+        result: &Result<usize>,
+        split: Split,
+        took: u64,
+    ) {
+        log::ended(transfer, result, &split);
         let began = self.meters.begin(usize::MAX).map(|now| now.saturating_sub(took));
         let meter = self.meter(transfer, began).resume(split);
-        meter.end(transfer.len(), ok, is_unaligned(transfer), Some(took));
+        meter.end(transfer.len(), result.is_ok(), is_unaligned(transfer), Some(took));
     }
 
     /// Counts what a queue has moved wholly.
     pub(crate) fn queue_moved(&self, way: Way, transfer: &Transfer<'_>, began: Option<u64>) {
         let meter = self.meter(transfer, began);
         self.router.queue_moved(way, transfer, &meter);
+        log::ended(transfer, &Ok(transfer.len()), &meter.split());
         meter.end(transfer.len(), true, is_unaligned(transfer), None);
     }
 

@@ -17,6 +17,7 @@ use crate::block::{Block, BlockPool};
 use crate::buffer::Place;
 use crate::device::Device;
 use crate::error::Error;
+use crate::log;
 use crate::op::Op;
 use crate::reason::Reason;
 use crate::sys;
@@ -171,8 +172,10 @@ impl Uring {
 
     /// Stops asking for rings when the kernel or a sandbox does not allow them.
     fn note_refusal(&self, errno: i32) {
-        if [libc::ENOSYS, libc::EPERM, libc::EACCES].contains(&errno) {
-            self.refused.store(true, Ordering::Relaxed);
+        if [libc::ENOSYS, libc::EPERM, libc::EACCES].contains(&errno)
+            && !self.refused.swap(true, Ordering::Relaxed)
+        {
+            log::refused("uring", "a ring", errno);
         }
     }
 

@@ -77,6 +77,7 @@ mod suite {
     mod faults;
     mod files;
     mod lifecycle;
+    mod logging;
     mod owned_streams;
     mod rings;
     mod settings;

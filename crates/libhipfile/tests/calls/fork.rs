@@ -8,6 +8,12 @@ use super::*;
 /// Runs `body` in a forked child; it must return true within ten seconds. A child that hangs is killed and said.
 #[track_caller]
 pub(crate) fn in_child(body: impl FnOnce() -> bool) {
+    assert_eq!(status_of_child(body), 0, "the child failed");
+}
+
+/// As [`in_child`], and gives the status with which the child ended: 0 when `body` returned true.
+#[track_caller]
+pub(crate) fn status_of_child(body: impl FnOnce() -> bool) -> c_int {
     // SAFETY: the child runs only `body` and _exit. It may allocate: glibc makes its allocator usable in the child.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
@@ -31,7 +37,7 @@ pub(crate) fn in_child(body: impl FnOnce() -> bool) {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert_eq!(status, 0, "the child failed");
+    status
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod fork;
 mod handles;
 mod io;
 mod last_error;
+mod log;
 mod params;
 mod stats;
 mod streams;

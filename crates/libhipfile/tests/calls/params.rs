@@ -106,8 +106,8 @@ fn table() -> Vec<Row> {
         switch(hipFileParamSkipTopologyDetection, false),
         switch(hipFileParamStreamMemopsBypass, false),
         text(hipFileParamLoggingLevel, "warn", "debug", &["loud", ""]),
-        text(hipFileParamEnvLogfilePath, "", "hipfile.log", &[]),
-        text(hipFileParamLogDir, "", "/var/log", &[]),
+        text(hipFileParamEnvLogfilePath, "", "/dev/null", &[]),
+        text(hipFileParamLogDir, "", "/nonexistent", &[]),
     ]
 }
 

@@ -8,7 +8,7 @@ use crate::support::gpu::is_emulated_hip;
 use crate::support::{Random, Storage, driver_with, operations};
 
 /// A driver, a file of `size` bytes on ext4, and device memory of as many bytes and some more.
-struct Bench {
+pub(super) struct Bench {
     driver: Driver,
     file: File,
     buffer: Buffer,
@@ -16,7 +16,7 @@ struct Bench {
     storage: Storage,
 }
 
-fn bench(size: usize, fallback: Fallback) -> Option<Bench> {
+pub(super) fn bench(size: usize, fallback: Fallback) -> Option<Bench> {
     if !is_emulated_hip("it needs a runtime that moves files past the host") {
         return None;
     }
@@ -32,7 +32,7 @@ fn bench(size: usize, fallback: Fallback) -> Option<Bench> {
 
 impl Bench {
     /// Reads and compares; (direct, staged) bytes of this read.
-    fn read(&mut self, at: usize, len: usize, offset: usize) -> (u64, u64) {
+    pub(super) fn read(&mut self, at: usize, len: usize, offset: usize) -> (u64, u64) {
         let before = self.moved();
         let n = self.file.read_at(&mut self.buffer, at..at + len, offset as u64).unwrap();
         assert_eq!(n, self.content.len().saturating_sub(offset).min(len));
@@ -54,7 +54,7 @@ fn reasons(stats: &Stats) -> Vec<(Reason, u64)> {
     stats.read_staged.iter().map(|r| (r.reason, r.operations)).collect()
 }
 
-fn fail_reads(when: When, status: i32) {
+pub(super) fn fail_reads(when: When, status: i32) {
     fault::add(Rule { function: Function::hipAmdFileRead, when, fault: Fault::Status(status) });
 }
 
