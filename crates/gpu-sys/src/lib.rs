@@ -1,4 +1,4 @@
-//! Foreign GPU ABIs as function tables, and the only `dlopen` of the project. It reads no environment and decides
+//! Foreign GPU ABIs as function tables, the way to profilers, and the only `dlopen` of the project. It reads no environment and decides
 //! little: where to look is the caller's [`LoadOptions`](hip_load::LoadOptions), what the answers mean is the
 //! caller's business; only a runtime whose numbers differ from the table's is refused here.
 
@@ -9,4 +9,5 @@ pub mod hip;
 pub mod hip_load;
 pub mod hiprtc;
 pub mod library;
+pub mod rocprofiler;
 mod table;

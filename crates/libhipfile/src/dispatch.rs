@@ -1,6 +1,6 @@
 //! The process's one table of functions: each public symbol forwards through it, so that a profiler can put its own
-//! function in an entry's place. The layout is an ABI of its own: entries are appended, never moved. Registering the
-//! table with a profiler is not done here.
+//! function in an entry's place. The layout is an ABI of its own: entries are appended, never moved. Offering the
+//! table to a profiler is the business of `profiler`.
 #![allow(non_camel_case_types, reason = "the type's name is part of the ABI")]
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
@@ -37,6 +37,7 @@ impl<F: Copy> Entry<F> {
 /// Calls through the table; the arguments are handed on as they came.
 macro_rules! forward {
     ($entry:ident($($argument:expr),* $(,)?)) => {{
+        $crate::profiler::before_use();
         let function = $crate::dispatch::TABLE.$entry.get();
         // SAFETY: the entry has the type of the public function that forwards to it, whose caller has promised for the
         // arguments what the entry asks for.

@@ -151,6 +151,13 @@ fn run<T, R>(
     answer
 }
 
+/// Runs what may change errno, and changes it back.
+pub(crate) fn leaving_errno(body: impl FnOnce()) {
+    let before = errno();
+    body();
+    set_errno(before);
+}
+
 fn errno() -> c_int {
     // SAFETY: it takes no argument and returns the address of this thread's errno.
     let place = unsafe { libc::__errno_location() };
