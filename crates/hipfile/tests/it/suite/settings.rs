@@ -143,6 +143,24 @@ fn threads_of_a_transfer_follow_four_settings() {
 }
 
 #[test]
+fn requests_in_flight_follow_the_queue_depth() {
+    // Each request in flight has a Block, and one more is being copied; Blocks come in slabs of 4 MiB.
+    for (depth, resident) in [(1, 4 * MIB), (12, 16 * MIB)] {
+        let Some(storage) = Storage::ext4(&[]) else { return };
+        let driver = driver_with(&["uring", "bounce"], |c| {
+            (c.queue_depth, c.page_cache) = (depth, PageCache::Direct);
+            (c.block_len, c.pool_len) = (MIB, 64 * MIB);
+        });
+        let (file, mut buffer) = registered(&driver, &storage, 32 * MIB);
+        read(&storage, &file, &mut buffer, 32 * MIB);
+        if engines(&driver) != ["uring"] {
+            return eprintln!("SKIP: queue depth: io_uring is not to be had here");
+        }
+        assert_eq!(driver.staging_bytes(), resident, "depth {depth}");
+    }
+}
+
+#[test]
 fn the_size_of_blocks_is_that_of_the_copies() {
     if !is_emulated_hip("faults are injected into HIP's functions") {
         return;
