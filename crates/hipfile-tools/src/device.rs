@@ -1,6 +1,7 @@
 //! Which GPU a tool works on: the one that the environment names, else a real one, else the emulated one. It opens the
 //! driver and describes the device; it allocates nothing.
 
+use hipfile::monitor::Statistics;
 use hipfile::{Config, DeviceChoice, DeviceInfo, Driver, ErrorKind};
 
 use crate::failure::Failure;
@@ -31,8 +32,15 @@ pub(crate) fn open(ordinal: u32) -> Result<(Driver, DeviceInfo), Failure> {
     }
 }
 
-fn connect(config: Config) -> hipfile::Result<(Driver, Vec<DeviceInfo>)> {
-    let driver = Driver::open(config)?;
+fn connect(mut config: Config) -> hipfile::Result<(Driver, Vec<DeviceInfo>)> {
+    let driver = match config.stats_level {
+        // The tool itself tells what moved; nobody else is shown it then.
+        0 => {
+            config.stats_level = 1;
+            Driver::open_with(config, &Statistics::new())?
+        }
+        _ => Driver::open(config)?,
+    };
     let devices = driver.devices()?;
     Ok((driver, devices))
 }

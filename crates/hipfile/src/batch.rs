@@ -413,7 +413,7 @@ impl Source for Turn<'_> {
             }
         };
         let mut queued = queued;
-        queued.began = self.driver.meters().begin(queued.len());
+        queued.began = queued.transfer().and_then(|transfer| self.driver.queue_begins(&transfer));
         self.left -= 1;
         self.taken += 1;
         self.bytes += queued.len();

@@ -118,6 +118,11 @@ impl Walk {
         }
     }
 
+    /// Whether nothing was tried yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.paced.is_none()
+    }
+
     /// Bytes of the unbroken prefix that moved.
     pub(crate) fn done(&self) -> usize {
         self.done

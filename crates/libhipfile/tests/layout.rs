@@ -175,3 +175,50 @@ fn the_sizes_are_those_of_hipfile_0_5() {
         assert_eq!(view[&format!("offsetof {key}")], offset, "{key}");
     }
 }
+
+/// What programs built against another header of the same interface rely on: written down here, not derived.
+#[test]
+fn behaviour_143_the_statistics_keep_their_sizes_and_places() {
+    let sizes = [
+        ("hipFileOpCounter_t", 16),
+        ("hipFileStatsLevel1_t", 512),
+        ("hipFileStatsLevel2_t", 1024),
+        ("hipFilePerGpuStats_t", 248),
+        ("hipFileStatsLevel3_t", 5000),
+    ];
+    let places = [
+        ("hipFileStatsLevel1_t", "read_bytes", 96),
+        ("hipFileStatsLevel1_t", "read_ops_per_sec", 144),
+        ("hipFileStatsLevel1_t", "read_lat_sum_us", 160),
+        ("hipFileStatsLevel1_t", "batch_submit_ops", 176),
+        ("hipFileStatsLevel1_t", "batch_total_submit_ops", 400),
+        ("hipFileStatsLevel1_t", "batch_read_bytes", 416),
+        ("hipFileStatsLevel1_t", "last_batch_write_bytes", 504),
+        ("hipFileStatsLevel2_t", "read_size_kb_hist", 512),
+        ("hipFileStatsLevel2_t", "write_size_kb_hist", 768),
+        ("hipFilePerGpuStats_t", "read_bytes", 16),
+        ("hipFilePerGpuStats_t", "write_bytes", 120),
+        ("hipFilePerGpuStats_t", "n_mmap", 208),
+        ("hipFilePerGpuStats_t", "reg_bytes", 240),
+        ("hipFileStatsLevel3_t", "num_gpus", 1024),
+        ("hipFileStatsLevel3_t", "per_gpu_stats", 1032),
+    ];
+    // What the C compiler makes of the headers is compared with these by the tests above.
+    let view = rust_view();
+    for (name, size) in sizes {
+        assert_eq!(view[&format!("sizeof {name}")], size, "{name}");
+    }
+    for (name, member, offset) in places {
+        assert_eq!(view[&format!("offsetof {name} {member}")], offset, "{name}.{member}");
+    }
+    let codes = [
+        "Success",
+        "InvalidArgument",
+        "TargetProcessNotFound",
+        "TargetProcessNotAccessible",
+        "ReportGenerationFailed",
+    ];
+    for (code, name) in codes.iter().enumerate() {
+        assert_eq!(view[&format!("hipFileStats{name}")], code as i64, "{name}");
+    }
+}

@@ -86,3 +86,34 @@ fn no_gpu_runtime_is_linked() {
         assert!(!name.starts_with("hip") && !name.starts_with("cu"), "{name} must come by dlopen");
     }
 }
+
+/// Locations of the probes that the notes of the shared library name.
+#[cfg(target_arch = "x86_64")]
+fn probes(name: &str) -> Vec<u64> {
+    let notes = readelf("-n");
+    let lines: Vec<&str> = notes.lines().map(str::trim).collect();
+    let place = |at: usize| {
+        let rest = &lines[at..];
+        let location = rest.iter().find_map(|line| line.strip_prefix("Location: 0x")).unwrap();
+        let hexadecimal = location.split(',').next().unwrap();
+        u64::from_str_radix(hexadecimal, 16).unwrap()
+    };
+    let named =
+        |at: &usize| lines[*at] == format!("Name: {name}") && lines[at - 1].ends_with("Provider: hipfile");
+    (1..lines.len()).filter(named).map(place).collect()
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn behaviour_128_probes_are_one_instruction_that_does_nothing() {
+    for name in ["transfer_begin", "transfer_end"] {
+        let places = probes(name);
+        assert_eq!(places.len(), 1, "{name} is in the library once");
+        for place in places {
+            let range = [format!("--start-address={place}"), format!("--stop-address={}", place + 1)];
+            let code = run(Command::new("objdump").arg("-d").args(range).arg(built("libhipfile_c.so")));
+            let last = code.lines().last().unwrap_or_default();
+            assert!(last.contains("90") && last.trim_end().ends_with("nop"), "{name} at {place:#x}: {code}");
+        }
+    }
+}

@@ -213,6 +213,7 @@ fn the_table_has_a_line_for_each_requirement() {
         ("adaptive", 3),
         ("random-direct", 3),
         ("many-threads", 2),
+        ("statistics", 2),
         ("first-use", 1),
         ("cache-growth", 3),
         ("memory", 3),

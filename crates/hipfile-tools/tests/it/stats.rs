@@ -124,6 +124,9 @@ fn a_program_that_fails_is_reported_too() {
     let mut off = of_a_copy(&lab, &[]);
     let off = run(off.env("HIPFILE_STATS_LEVEL", "0"));
     assert_eq!(off.code, Some(1), "{}", off.stdout);
+    let mut uncounted = lab.copy(&["source", "destination", "--json"]);
+    let uncounted = run(uncounted.env("HIPFILE_STATS_LEVEL", "0"));
+    assert!(!uncounted.json()["engines"].as_array().unwrap().is_empty(), "a tool knows what it does itself");
 }
 
 #[test]

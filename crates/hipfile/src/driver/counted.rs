@@ -7,6 +7,7 @@ use crate::engine;
 use crate::error::{Error, Result};
 use crate::log;
 use crate::op::Op;
+use crate::probe;
 use crate::route::{Pause, Stage, Walk, Way};
 use crate::stats::{self, Event, Meter, Meters, Split};
 use crate::transfer::Transfer;
@@ -25,6 +26,20 @@ fn is_unaligned(transfer: &Transfer<'_>) -> bool {
     });
     let off = transfer.file_offset | transfer.len() as u64;
     off & u64::from(offset - 1) != 0 || transfer.span.start() & (mem as usize - 1) != 0
+}
+
+/// Tells who listens that a transfer begins.
+fn begins(transfer: &Transfer<'_>) {
+    log::began(transfer);
+    let Transfer { op, file, file_offset, span, .. } = transfer;
+    probe::transfer_begin(*op, file.fd(), *file_offset, span.len(), span.place().gpu());
+}
+
+/// Tells who listens how a transfer ended.
+fn ends(transfer: &Transfer<'_>, result: &Result<usize>, split: &Split) {
+    log::ended(transfer, result, split);
+    let moved = result.as_ref().map_or(-1, |moved| *moved as i64);
+    probe::transfer_end(transfer.op, transfer.file.fd(), transfer.file_offset, moved, split.direct);
 }
 
 impl Driver {
@@ -75,7 +90,7 @@ impl Inner {
         if transfer.len() == 0 {
             return (Ok(0), Split::default());
         }
-        log::began(transfer);
+        begins(transfer);
         let meter = self.meter(transfer, self.meters.begin(transfer.len()));
         let mut result = self.router.run(transfer, &meter);
         if transfer.op == Op::Write && self.config.write_sync == WriteSync::Data {
@@ -83,7 +98,7 @@ impl Inner {
         }
         meter.end(transfer.len(), result.is_ok(), is_unaligned(transfer), None);
         let split = meter.split();
-        log::ended(transfer, &result, &split);
+        ends(transfer, &result, &split);
         (result, split)
     }
 
@@ -95,6 +110,9 @@ impl Inner {
         stage: &mut Stage<'_>,
         split: &mut Split,
     ) -> Pause {
+        if walk.is_new() {
+            begins(transfer);
+        }
         let meter = self.meter(transfer, None).resume(*split);
         let pause = self.router.carry(transfer, &meter, walk, Some(stage));
         *split = meter.split();
@@ -116,18 +134,24 @@ impl Inner {
         split: Split,
         took: u64,
     ) {
-        log::ended(transfer, result, &split);
         let began = self.meters.begin(usize::MAX).map(|now| now.saturating_sub(took));
         let meter = self.meter(transfer, began).resume(split);
         meter.end(transfer.len(), result.is_ok(), is_unaligned(transfer), Some(took));
+        ends(transfer, result, &split);
+    }
+
+    /// A queue is given a transfer. The time, if it is taken. Where it comes back unmoved it begins again.
+    pub(crate) fn queue_begins(&self, transfer: &Transfer<'_>) -> Option<u64> {
+        begins(transfer);
+        self.meters.begin(transfer.len())
     }
 
     /// Counts what a queue has moved wholly.
     pub(crate) fn queue_moved(&self, way: Way, transfer: &Transfer<'_>, began: Option<u64>) {
         let meter = self.meter(transfer, began);
         self.router.queue_moved(way, transfer, &meter);
-        log::ended(transfer, &Ok(transfer.len()), &meter.split());
         meter.end(transfer.len(), true, is_unaligned(transfer), None);
+        ends(transfer, &Ok(transfer.len()), &meter.split());
     }
 
     /// Counts a submission to a batch that began at `since`: so many entries, and the bytes to read and to write.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hipfile::{DeviceChoice, PageCache};
 
 use super::super::cache;
-use super::super::contender::Baseline;
+use super::super::contender::{Baseline, Who};
 use super::super::job::{Cache, Job, Mix};
 use super::super::report::short;
 use super::super::rounds::{Entry, Spread, ratio, run_once};
@@ -32,6 +32,7 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "adaptive", run: adaptive },
     Row { name: "random-direct", run: random_direct },
     Row { name: "many-threads", run: many_threads },
+    Row { name: "statistics", run: statistics },
     Row { name: "first-use", run: first_use },
     Row { name: "cache-growth", run: cache_growth },
     Row { name: "memory", run: memory },
@@ -318,6 +319,28 @@ fn many_threads(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
         findings.push(finding);
     }
     Ok(findings)
+}
+
+/// What counting costs where it costs most: many threads, small transfers, nothing to wait for.
+fn statistics(bench: &Bench<'_>) -> Result<Vec<Finding>, Failure> {
+    const THREADS: usize = 64;
+    let job = Job {
+        mix: Mix::Randread,
+        cache: Cache::Warm,
+        threads: THREADS,
+        limit: Some(bench.time(Duration::from_millis(800))),
+        ..Job::read(bench.bytes(64 << 20), 4 * KIB)
+    };
+    let with = |level| {
+        let Who::Library(door, mut config) = bench.ours() else { return bench.ours() };
+        config.stats_level = level;
+        Who::Library(door, config)
+    };
+    let contenders = [("off", with(0), &job), ("level 1", with(1), &job), ("level 3", with(3), &job)];
+    let entries = bench.compare(&contenders, 15)?;
+    let [off, usual, all] = &entries[..] else { return Ok(Vec::new()) };
+    let case = |level: &str| format!("{THREADS} threads, 4 KiB read, warm, statistics at {level}");
+    Ok(vec![faster(case("level 1"), usual, off, 0.97), faster(case("level 3"), all, off, 0.9)])
 }
 
 /// How a process that has just begun compares with itself a moment later.
