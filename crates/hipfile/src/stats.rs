@@ -21,7 +21,7 @@ pub(crate) use amd::{AMD_WORDS, read_amd, write_amd};
 pub(crate) use layout::{Event, MAX_ENGINES};
 pub(crate) use ledger::{Ended, Ledger, Pen, now};
 pub(crate) use region::Region;
-use slot::{add, slot};
+use slot::{Visit, add, pass, visit};
 pub(crate) use snapshot::MOST_WORDS;
 pub use snapshot::{
     BatchStats, Calls, GpuStats, Malformed, Named, Registrations, Side, SizeClass, Snapshot, StreamStats,
@@ -111,47 +111,27 @@ impl Counters {
         Counters { shards: [const { OnceLock::new() }; layout::SHARDS] }
     }
 
-    /// This thread's shard, and whether no other thread writes to it.
-    fn shard(&self) -> (&Shard, bool) {
-        let (at, own) = slot();
-        (self.shards[at].get_or_init(Box::default), own)
+    fn shard(&self, visit: Visit) -> &Shard {
+        self.shards[visit.at].get_or_init(Box::default)
     }
 
     /// A part of a transfer that moved `bytes`; the first one of an engine counts as its operation.
-    pub(crate) fn moved(&self, op: Op, engine: usize, bytes: usize, first: bool) {
-        let (shard, own) = self.shard();
-        let cell = &shard.cells[op as usize][engine % MAX_ENGINES];
-        add(&cell.operations, first.into(), own);
-        add(&cell.bytes, bytes as u64, own);
+    fn moved(&self, visit: Visit, op: Op, engine: usize, bytes: usize, first: bool) {
+        let cell = &self.shard(visit).cells[op as usize][engine % MAX_ENGINES];
+        add(&cell.operations, first.into(), visit.own);
+        add(&cell.bytes, bytes as u64, visit.own);
     }
 
     /// A part of a transfer that was staged for a reason.
-    pub(crate) fn staged(&self, op: Op, reason: Reason, bytes: usize, first: bool) {
-        let (shard, own) = self.shard();
-        let tally = &shard.staged[op as usize][reason as usize];
-        add(&tally.operations, first.into(), own);
-        add(&tally.bytes, bytes as u64, own);
-    }
-
-    /// A transfer that was staged whole, by one engine.
-    pub(crate) fn staged_whole(&self, op: Op, engine: usize, reason: Reason, bytes: usize) {
-        let (shard, own) = self.shard();
-        let (cell, tally) =
-            (&shard.cells[op as usize][engine % MAX_ENGINES], &shard.staged[op as usize][reason as usize]);
-        for (counter, n) in [
-            (&cell.operations, 1),
-            (&cell.bytes, bytes as u64),
-            (&tally.operations, 1),
-            (&tally.bytes, bytes as u64),
-        ] {
-            add(counter, n, own);
-        }
+    fn staged(&self, visit: Visit, op: Op, reason: Reason, bytes: usize, first: bool) {
+        let tally = &self.shard(visit).staged[op as usize][reason as usize];
+        add(&tally.operations, first.into(), visit.own);
+        add(&tally.bytes, bytes as u64, visit.own);
     }
 
     /// One attempt that failed.
-    pub(crate) fn failed(&self, op: Op, engine: usize) {
-        let (shard, own) = self.shard();
-        add(&shard.cells[op as usize][engine % MAX_ENGINES].errors, 1, own);
+    fn failed(&self, visit: Visit, op: Op, engine: usize) {
+        add(&self.shard(visit).cells[op as usize][engine % MAX_ENGINES].errors, 1, visit.own);
     }
 
     /// The sums, for engines named in order of their index.
@@ -201,9 +181,13 @@ impl Counters {
 pub(crate) struct Meter<'a> {
     file: &'a Counters,
     op: Op,
+    visit: Visit,
     pen: Option<Pen<'a>>,
     began: Option<u64>,
-    split: Mutable<Split>,
+    direct: Mutable<usize>,
+    staged: Mutable<usize>,
+    failed: Mutable<Option<bool>>,
+    engines: Mutable<u8>,
 }
 
 /// How a transfer went so far.
@@ -219,66 +203,85 @@ pub(crate) struct Split {
     pub(crate) timed: bool,
 }
 
-impl<'a> Meter<'a> {
+/// Of so many transfers whose time is not taken the end of one is kept.
+const MARKED: u32 = 4;
+
+impl Meter<'_> {
     /// Goes on with a transfer that has paused.
-    pub(crate) fn resume(self, split: Split) -> Meter<'a> {
-        self.split.set(split);
+    pub(crate) fn resume(self, split: Split) -> Self {
+        self.direct.set(split.direct);
+        self.staged.set(split.staged);
+        self.failed.set(split.failed);
+        self.engines.set(split.engines);
         self
     }
 
     pub(crate) fn split(&self) -> Split {
-        self.split.get()
-    }
-
-    fn note(&self, engine: usize, bytes: usize, direct: bool) {
-        let mut split = self.split.get();
-        split.engines |= 1 << (engine % MAX_ENGINES);
-        *(if direct { &mut split.direct } else { &mut split.staged }) += bytes;
-        self.split.set(split);
+        Split {
+            direct: self.direct.get(),
+            staged: self.staged.get(),
+            failed: self.failed.get(),
+            engines: self.engines.get(),
+            timed: self.began.is_some(),
+        }
     }
 
     /// A part of it that moved, and why it was staged if it was; the first of an engine counts as its operation.
     pub(crate) fn moved(&self, engine: usize, bytes: usize, first: bool, staged: Option<Reason>) {
-        self.note(engine, bytes, staged.is_none());
-        self.file.moved(self.op, engine, bytes, first);
+        self.engines.set(self.engines.get() | 1 << (engine % MAX_ENGINES));
+        self.file.moved(self.visit, self.op, engine, bytes, first);
         if let Some(pen) = &self.pen {
             pen.moved(engine, bytes as u64, first);
         }
-        if let Some(reason) = staged {
-            self.file.staged(self.op, reason, bytes, first);
-            if let Some(pen) = &self.pen {
-                pen.staged(reason, bytes as u64, first);
-            }
+        let Some(reason) = staged else { return self.direct.set(self.direct.get() + bytes) };
+        self.staged.set(self.staged.get() + bytes);
+        self.file.staged(self.visit, self.op, reason, bytes, first);
+        if let Some(pen) = &self.pen {
+            pen.staged(reason, bytes as u64, first);
         }
     }
 
     /// All of it, staged by one engine.
+    #[inline]
     pub(crate) fn staged_whole(&self, engine: usize, reason: Reason, bytes: usize) {
-        self.note(engine, bytes, false);
-        self.file.staged_whole(self.op, engine, reason, bytes);
-        if let Some(pen) = &self.pen {
-            pen.moved(engine, bytes as u64, true);
-            pen.staged(reason, bytes as u64, true);
-        }
+        self.moved(engine, bytes, true, Some(reason));
     }
 
     /// One attempt that failed.
     pub(crate) fn failed(&self, engine: usize, direct: bool) {
-        self.split.set(Split { failed: Some(direct), ..self.split.get() });
-        self.file.failed(self.op, engine);
+        self.failed.set(Some(direct));
+        self.file.failed(self.visit, self.op, engine);
         if let Some(pen) = &self.pen {
             pen.failed(engine);
         }
     }
 
     /// Its end. `took` where that is not the time since it began.
-    pub(crate) fn end(&self, len: usize, ok: bool, unaligned: bool, took: Option<u64>) {
+    #[inline]
+    pub(crate) fn end(&self, len: usize, ok: bool, unaligned: impl FnOnce() -> bool, took: Option<u64>) {
         if let Some(pen) = &self.pen {
-            let Split { direct, staged, failed, .. } = self.split.get();
-            let failed = (!ok).then_some(failed.unwrap_or(false));
-            pen.ended(&Ended { len, direct, staged, failed, unaligned, began: self.began, took });
+            let failed = (!ok).then_some(self.failed.get().unwrap_or(false));
+            pen.ended(&Ended {
+                len,
+                direct: self.direct.get(),
+                staged: self.staged.get(),
+                failed,
+                unaligned: unaligned(),
+                began: self.began,
+                marked: self.visit.turn.is_multiple_of(MARKED),
+                took,
+            });
         }
     }
+}
+
+/// Whose decision it is whether a transfer's time is taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Clock {
+    /// It begins now, with so many bytes.
+    Begin(usize),
+    /// It began then, or its time is not taken.
+    Began(Option<u64>),
 }
 
 /// How a driver counts: on which page, and of how many small transfers the time of one is taken.
@@ -321,28 +324,40 @@ impl Meters {
 
     /// The time now, if that of a transfer of this size is to be taken.
     pub(crate) fn begin(&self, len: usize) -> Option<u64> {
-        thread_local!(static TURN: Mutable<u32> = const { Mutable::new(0) });
         self.ledger.as_ref()?;
-        if len < layout::SMALL && self.one_in > 1 {
-            let turn = TURN.try_with(|turn| turn.replace(turn.get().wrapping_add(1))).unwrap_or(0);
-            if !turn.is_multiple_of(self.one_in) {
-                return None;
-            }
-        }
-        Some(now())
+        self.takes(len, visit().turn).then(now)
     }
 
-    /// What a transfer is counted in that has begun.
+    fn takes(&self, len: usize, turn: u32) -> bool {
+        len >= layout::SMALL || turn.is_multiple_of(self.one_in)
+    }
+
+    /// What a transfer is counted in.
+    #[inline]
     pub(crate) fn meter<'a>(
         &'a self,
         file: &'a Counters,
         op: Op,
         gpu: Option<u32>,
-        began: Option<u64>,
+        clock: Clock,
     ) -> Meter<'a> {
-        let pen = self.ledger.as_ref().map(|ledger| ledger.sheet().pen(op, Ledger::row_of(gpu)));
-        let split = Split { timed: began.is_some(), ..Split::default() };
-        Meter { file, op, pen, began, split: Mutable::new(split) }
+        let visit = if let Clock::Begin(_) = clock { visit() } else { pass() };
+        let pen = self.ledger.as_ref().map(|ledger| ledger.sheet(visit).pen(op, Ledger::row_of(gpu)));
+        let began = match clock {
+            Clock::Begin(len) => (pen.is_some() && self.takes(len, visit.turn)).then(now),
+            Clock::Began(began) => began,
+        };
+        Meter {
+            file,
+            op,
+            visit,
+            pen,
+            began,
+            direct: Mutable::default(),
+            staged: Mutable::default(),
+            failed: Mutable::default(),
+            engines: Mutable::default(),
+        }
     }
 }
 
@@ -358,10 +373,10 @@ mod tests {
                 let counters = &counters;
                 scope.spawn(move || {
                     for _ in 0..100 {
-                        counters.moved(Op::Read, thread % 2, 3, true);
-                        counters.staged(Op::Read, Reason::Alignment, 2, true);
+                        counters.moved(visit(), Op::Read, thread % 2, 3, true);
+                        counters.staged(visit(), Op::Read, Reason::Alignment, 2, true);
                     }
-                    counters.failed(Op::Write, 1);
+                    counters.failed(visit(), Op::Write, 1);
                 });
             }
         });

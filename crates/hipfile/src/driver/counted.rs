@@ -9,7 +9,7 @@ use crate::log;
 use crate::op::Op;
 use crate::probe;
 use crate::route::{Pause, Stage, Walk, Way};
-use crate::stats::{self, Event, Meter, Meters, Split};
+use crate::stats::{self, Clock, Event, Meter, Meters, Split};
 use crate::transfer::Transfer;
 
 /// Makes a write durable. Its failure fails the call: the data may not be safe.
@@ -76,8 +76,8 @@ impl Inner {
         &self.meters
     }
 
-    fn meter<'a>(&'a self, transfer: &Transfer<'a>, began: Option<u64>) -> Meter<'a> {
-        self.meters.meter(&transfer.file.counters, transfer.op, transfer.span.place().gpu(), began)
+    fn meter<'a>(&'a self, transfer: &Transfer<'a>, clock: Clock) -> Meter<'a> {
+        self.meters.meter(&transfer.file.counters, transfer.op, transfer.span.place().gpu(), clock)
     }
 
     /// Carries a checked transfer out on this thread.
@@ -91,12 +91,12 @@ impl Inner {
             return (Ok(0), Split::default());
         }
         begins(transfer);
-        let meter = self.meter(transfer, self.meters.begin(transfer.len()));
+        let meter = self.meter(transfer, Clock::Begin(transfer.len()));
         let mut result = self.router.run(transfer, &meter);
         if transfer.op == Op::Write && self.config.write_sync == WriteSync::Data {
             result = result.and_then(|moved| sync(transfer).map(|()| moved));
         }
-        meter.end(transfer.len(), result.is_ok(), is_unaligned(transfer), None);
+        meter.end(transfer.len(), result.is_ok(), || is_unaligned(transfer), None);
         let split = meter.split();
         ends(transfer, &result, &split);
         (result, split)
@@ -113,7 +113,7 @@ impl Inner {
         if walk.is_new() {
             begins(transfer);
         }
-        let meter = self.meter(transfer, None).resume(*split);
+        let meter = self.meter(transfer, Clock::Began(None)).resume(*split);
         let pause = self.router.carry(transfer, &meter, walk, Some(stage));
         *split = meter.split();
         match pause {
@@ -135,8 +135,8 @@ impl Inner {
         took: u64,
     ) {
         let began = self.meters.begin(usize::MAX).map(|now| now.saturating_sub(took));
-        let meter = self.meter(transfer, began).resume(split);
-        meter.end(transfer.len(), result.is_ok(), is_unaligned(transfer), Some(took));
+        let meter = self.meter(transfer, Clock::Began(began)).resume(split);
+        meter.end(transfer.len(), result.is_ok(), || is_unaligned(transfer), Some(took));
         ends(transfer, result, &split);
     }
 
@@ -148,9 +148,9 @@ impl Inner {
 
     /// Counts what a queue has moved wholly.
     pub(crate) fn queue_moved(&self, way: Way, transfer: &Transfer<'_>, began: Option<u64>) {
-        let meter = self.meter(transfer, began);
+        let meter = self.meter(transfer, Clock::Began(began));
         self.router.queue_moved(way, transfer, &meter);
-        meter.end(transfer.len(), true, is_unaligned(transfer), None);
+        meter.end(transfer.len(), true, || is_unaligned(transfer), None);
         ends(transfer, &Ok(transfer.len()), &meter.split());
     }
 

@@ -39,6 +39,8 @@ pub(crate) mod head {
     pub(crate) const USED_ROWS: usize = 20;
     /// Bytes of the batch that was submitted last: read, written.
     pub(crate) const LAST_BATCH: usize = 21;
+    /// Words of one direction of a row, without the times.
+    pub(crate) const SIDE_WORDS: usize = 23;
     /// Where the engines' names begin.
     pub(crate) const NAMES: usize = 32;
 }
@@ -64,14 +66,15 @@ pub(crate) const SMALL: usize = 64 << 10;
 pub(crate) const ENGINE_WORDS: usize = 3;
 /// Words of a reason: operations, bytes.
 pub(crate) const REASON_WORDS: usize = 2;
-/// Words of a class of sizes: operations, bytes, operations whose time was taken, their time in nanoseconds, errors.
-pub(crate) const CLASS_WORDS: usize = 5;
-/// Words at the end of a side: unaligned operations direct and staged, first and last time, and four for later.
-pub(crate) const TAIL_WORDS: usize = 8;
+/// Words of a class of sizes: operations, bytes, operations whose time was taken, their time in nanoseconds, errors, and three
+/// for later, so that a class is one cache line.
+pub(crate) const CLASS_WORDS: usize = 8;
+/// Words at the beginning of a side: unaligned operations direct and staged, first and last time, and four for later.
+pub(crate) const LEAD_WORDS: usize = 8;
 /// Words at the end of a row, about registered memory: done, failed, ended, bytes begun, bytes ended, and three for later.
 pub(crate) const MEMORY_WORDS: usize = 8;
 
-/// The words of one direction of a row.
+/// How many of each there are in one direction of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) engines: usize,
@@ -84,35 +87,37 @@ impl Shape {
     pub(crate) const OURS: Shape =
         Shape { engines: MAX_ENGINES, reasons: MAX_REASONS, classes: CLASSES, latencies: LATENCIES };
 
+    pub(crate) const fn engines_at(self) -> usize {
+        LEAD_WORDS
+    }
+
     pub(crate) const fn reasons_at(self) -> usize {
-        self.engines * ENGINE_WORDS
+        self.engines_at() + self.engines * ENGINE_WORDS
     }
 
-    /// The classes of direct transfers; those of staged ones follow.
+    /// The classes of direct transfers; those of staged ones follow. They begin at a cache line.
     pub(crate) const fn classes_at(self) -> usize {
-        self.reasons_at() + self.reasons * REASON_WORDS
-    }
-
-    /// Times of transfers below [`SMALL`]; those of the others follow.
-    pub(crate) const fn latencies_at(self) -> usize {
-        self.classes_at() + 2 * self.classes * CLASS_WORDS
-    }
-
-    pub(crate) const fn tail_at(self) -> usize {
-        self.latencies_at() + 2 * self.latencies
+        (self.reasons_at() + self.reasons * REASON_WORDS).next_multiple_of(8)
     }
 
     pub(crate) const fn words(self) -> usize {
-        self.tail_at() + TAIL_WORDS
+        self.classes_at() + 2 * self.classes * CLASS_WORDS
     }
 
-    pub(crate) const fn row_words(self) -> usize {
-        2 * self.words() + MEMORY_WORDS
+    /// Words of a row whose sides have so many: both sides, then the times of reads and of writes, each of transfers below
+    /// [`SMALL`] and of the others, then what is about memory.
+    pub(crate) const fn row_words(self, side_words: usize) -> usize {
+        2 * side_words + 4 * self.latencies + MEMORY_WORDS
     }
 }
 
-pub(crate) const SIDE_WORDS: usize = Shape::OURS.words();
-pub(crate) const ROW_WORDS: usize = Shape::OURS.row_words();
+/// What a transfer touches lies on one page: page tables are looked up for each page anew after a system call.
+pub(crate) const SIDE_WORDS: usize = 512;
+pub(crate) const TIMES_AT: usize = 2 * SIDE_WORDS;
+pub(crate) const MEMORY_AT: usize = TIMES_AT + 4 * LATENCIES;
+pub(crate) const ROW_WORDS: usize = Shape::OURS.row_words(SIDE_WORDS).next_multiple_of(512);
+
+const _: () = assert!(Shape::OURS.words() <= SIDE_WORDS);
 
 /// What is counted beside transfers; the place in this list is the place in a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,10 +168,9 @@ pub(crate) enum Event {
     Count,
 }
 
-/// Words for events; more than there are.
-pub(crate) const EVENTS: usize = 64;
-/// Shards begin at pages, so that no two threads write to one.
-pub(crate) const SHARD_WORDS: usize = (EVENTS + ROWS * ROW_WORDS).next_multiple_of(512);
+/// Words for events; more than there are. The rows after them begin at pages.
+pub(crate) const EVENTS: usize = 512;
+pub(crate) const SHARD_WORDS: usize = EVENTS + ROWS * ROW_WORDS;
 pub(crate) const HEADER_WORDS: usize = 512;
 pub(crate) const PAGE_WORDS: usize = HEADER_WORDS + SHARDS * SHARD_WORDS;
 

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::layout::{self, *};
 use super::region::Region;
-use super::slot::{add, slot};
+use super::slot::{Visit, add, pass};
 use crate::op::Op;
 use crate::reason::Reason;
 use crate::sys;
@@ -55,6 +55,7 @@ impl Ledger {
             (head::LATENCIES, LATENCIES as u64),
             (head::SAMPLED, 1),
             (head::SMALL, SMALL as u64),
+            (head::SIDE_WORDS, SIDE_WORDS as u64),
         ];
         tables.into_iter().for_each(|(at, value)| ledger.set(at, value));
         let reasons = Reason::ALL.iter().map(|reason| reason.word());
@@ -103,20 +104,18 @@ impl Ledger {
     }
 
     /// The calling thread's shard.
-    pub(crate) fn sheet(&self) -> Sheet<'_> {
-        let (at, own) = slot();
+    #[inline]
+    pub(crate) fn sheet(&self, visit: Visit) -> Sheet<'_> {
+        let Visit { at, own, .. } = visit;
         let words = self.page.words();
-        let used = &words[head::USED_SHARDS];
-        if used.load(Ordering::Relaxed) & 1 << at == 0 {
-            used.fetch_or(1 << at, Ordering::Relaxed);
-        }
         let start = HEADER_WORDS + at * SHARD_WORDS;
-        Sheet { words: &words[start..start + SHARD_WORDS], rows: &words[head::USED_ROWS], own }
+        Sheet { header: &words[..HEADER_WORDS], words: &words[start..start + SHARD_WORDS], at, own }
     }
 
     /// Counts something that is no transfer.
     pub(crate) fn count(&self, event: Event, n: u64) {
-        let sheet = self.sheet();
+        let sheet = self.sheet(pass());
+        sheet.use_shard();
         add(&sheet.words[event as usize], n, sheet.own);
     }
 
@@ -127,11 +126,11 @@ impl Ledger {
 
     /// Counts a registration of memory, or its end.
     pub(crate) fn memory(&self, gpu: Option<u32>, begun: bool, bytes: u64) {
-        let sheet = self.sheet();
-        let row = sheet.row(Ledger::row_of(gpu));
+        let (sheet, at) = (self.sheet(pass()), Ledger::row_of(gpu));
+        sheet.use_row(at);
         let (times, sum) = if begun { (0, 3) } else { (2, 4) };
         for (n, by) in [(times, 1), (sum, bytes)] {
-            add(&row[2 * SIDE_WORDS + n], by, sheet.own);
+            add(&sheet.row(at)[MEMORY_AT + n], by, sheet.own);
         }
     }
 }
@@ -139,16 +138,32 @@ impl Ledger {
 /// A thread's shard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sheet<'a> {
+    header: &'a [AtomicU64],
     words: &'a [AtomicU64],
-    rows: &'a AtomicU64,
+    at: usize,
     own: bool,
 }
 
 impl<'a> Sheet<'a> {
-    fn row(&self, at: usize) -> &'a Row {
-        if self.rows.load(Ordering::Relaxed) & 1 << at == 0 {
-            self.rows.fetch_or(1 << at, Ordering::Relaxed);
+    /// Tells readers to look at this shard.
+    fn use_shard(&self) {
+        let used = &self.header[head::USED_SHARDS];
+        if used.load(Ordering::Relaxed) & 1 << self.at == 0 {
+            used.fetch_or(1 << self.at, Ordering::Relaxed);
         }
+    }
+
+    /// Tells readers to look at this row of it.
+    fn use_row(&self, row: usize) {
+        self.use_shard();
+        let used = &self.header[head::USED_ROWS];
+        if used.load(Ordering::Relaxed) & 1 << row == 0 {
+            used.fetch_or(1 << row, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn row(&self, at: usize) -> &'a Row {
         let start = EVENTS + at.min(ROWS - 1) * ROW_WORDS;
         match self.words[start..].first_chunk() {
             Some(row) => row,
@@ -157,8 +172,9 @@ impl<'a> Sheet<'a> {
     }
 
     /// The pen for transfers in one direction of memory in one row.
-    pub(crate) fn pen(&self, op: Op, row: usize) -> Pen<'a> {
-        Pen { row: self.row(row), from: op as usize * SIDE_WORDS, own: self.own }
+    #[inline]
+    pub(crate) fn pen(self, op: Op, row: usize) -> Pen<'a> {
+        Pen { row: self.row(row), from: op as usize * SIDE_WORDS, at: row, sheet: self }
     }
 }
 
@@ -167,7 +183,8 @@ impl<'a> Sheet<'a> {
 pub(crate) struct Pen<'a> {
     row: &'a Row,
     from: usize,
-    own: bool,
+    at: usize,
+    sheet: Sheet<'a>,
 }
 
 /// How a transfer ended.
@@ -182,6 +199,8 @@ pub(crate) struct Ended {
     pub(crate) unaligned: bool,
     /// When it began, if that was taken.
     pub(crate) began: Option<u64>,
+    /// Whether its end is kept also if it was not.
+    pub(crate) marked: bool,
     /// How long it took, where that is not the time since it began.
     pub(crate) took: Option<u64>,
 }
@@ -189,12 +208,14 @@ pub(crate) struct Ended {
 const SIDE: Shape = Shape::OURS;
 
 impl Pen<'_> {
+    #[inline]
     fn add(&self, at: usize, n: u64) {
-        add(&self.row[self.from + at], n, self.own);
+        add(&self.row[self.from + at], n, self.sheet.own);
     }
 
+    #[inline]
     pub(crate) fn moved(&self, engine: usize, bytes: u64, first: bool) {
-        let at = engine % MAX_ENGINES * ENGINE_WORDS;
+        let at = SIDE.engines_at() + engine % MAX_ENGINES * ENGINE_WORDS;
         if first {
             self.add(at, 1);
         }
@@ -202,9 +223,10 @@ impl Pen<'_> {
     }
 
     pub(crate) fn failed(&self, engine: usize) {
-        self.add(engine % MAX_ENGINES * ENGINE_WORDS + 2, 1);
+        self.add(SIDE.engines_at() + engine % MAX_ENGINES * ENGINE_WORDS + 2, 1);
     }
 
+    #[inline]
     pub(crate) fn staged(&self, reason: Reason, bytes: u64, first: bool) {
         let at = SIDE.reasons_at() + reason as usize % MAX_REASONS * REASON_WORDS;
         if first {
@@ -217,40 +239,48 @@ impl Pen<'_> {
     pub(crate) fn ended(&self, ended: &Ended) {
         let class = layout::class_of(ended.len);
         let cell = |way: usize| SIDE.classes_at() + (way * CLASSES + class) * CLASS_WORDS;
-        let tail = SIDE.tail_at();
-        let end = if ended.began.is_some() { now() } else { about_now() };
-        self.mark(tail + 2, tail + 3, ended.began.unwrap_or(end), end);
-        if let Some(direct) = ended.failed {
-            return self.add(cell(usize::from(!direct)) + 4, 1);
-        }
-        let way = usize::from(ended.direct == 0);
+        let way = match ended.failed {
+            Some(direct) => usize::from(!direct),
+            None => usize::from(ended.direct == 0),
+        };
         let at = cell(way);
+        // The clock is looked at now and then: a look takes as long as all of the rest.
+        let mut end = 0;
+        if ended.began.is_some() || ended.marked || self.row[self.from + at].load(Ordering::Relaxed) == 0 {
+            end = if ended.began.is_some() { now() } else { about_now() };
+            self.mark(ended.began.unwrap_or(end), end);
+        }
+        if ended.failed.is_some() {
+            return self.add(at + 4, 1);
+        }
         self.add(at, 1);
         self.add(at + 1, if way == 0 { ended.direct } else { ended.staged } as u64);
         if way == 0 && ended.staged > 0 {
             self.add(cell(1) + 1, ended.staged as u64);
         }
         if ended.unaligned {
-            self.add(tail + way, 1);
+            self.add(way, 1);
         }
         if let Some(began) = ended.began {
             let took = ended.took.unwrap_or(end.saturating_sub(began));
             self.add(at + 2, 1);
             self.add(at + 3, took);
             let large = usize::from(ended.len >= SMALL);
-            self.add(SIDE.latencies_at() + large * LATENCIES + layout::latency_class(took), 1);
+            let times = TIMES_AT + (usize::from(self.from > 0) * 2 + large) * LATENCIES;
+            add(&self.row[times + layout::latency_class(took)], 1, self.sheet.own);
         }
     }
 
     /// Keeps the first and the last time.
-    fn mark(&self, first: usize, last: usize, began: u64, end: u64) {
-        let (first, last) = (&self.row[self.from + first], &self.row[self.from + last]);
+    fn mark(&self, began: u64, end: u64) {
+        let (first, last) = (&self.row[self.from + 2], &self.row[self.from + 3]);
         if first.load(Ordering::Relaxed) == 0 {
+            self.sheet.use_row(self.at);
             // Of several that are first the one that the word takes is as good as another.
             let _ = first.compare_exchange(0, began, Ordering::Relaxed, Ordering::Relaxed);
         }
         if last.load(Ordering::Relaxed) < end {
-            if self.own {
+            if self.sheet.own {
                 last.store(end, Ordering::Relaxed);
             } else {
                 last.fetch_max(end, Ordering::Relaxed);

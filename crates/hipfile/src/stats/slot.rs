@@ -17,30 +17,55 @@ static FREE: AtomicU64 = AtomicU64::new((1 << OWN) - 1);
 /// Nothing taken yet.
 const NONE: usize = usize::MAX;
 
-struct Mine(Cell<usize>);
+struct Mine {
+    slot: Cell<usize>,
+    turns: Cell<u32>,
+}
 
 impl Drop for Mine {
     fn drop(&mut self) {
-        if self.0.get() < OWN {
+        if self.slot.get() < OWN {
             // Pairs with the acquisition below: who has the shard next continues from what was written.
-            FREE.fetch_or(1 << self.0.get(), Ordering::Release);
+            FREE.fetch_or(1 << self.slot.get(), Ordering::Release);
         }
     }
 }
 
-thread_local!(static MINE: Mine = const { Mine(Cell::new(NONE)) });
+thread_local!(static MINE: Mine = const { Mine { slot: Cell::new(NONE), turns: Cell::new(0) } });
 
-/// This thread's shard, and whether no other thread writes to it.
-pub(super) fn slot() -> (usize, bool) {
+/// A thread on its way to its shard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Visit {
+    pub(super) at: usize,
+    /// Whether no other thread writes there.
+    pub(super) own: bool,
+    /// How many there were before, of this thread.
+    pub(super) turn: u32,
+}
+
+/// This thread's next visit, for a transfer that begins.
+#[inline]
+pub(crate) fn visit() -> Visit {
+    go(1)
+}
+
+/// A visit between those: it takes no turn, or some turns would never be a transfer's.
+#[inline]
+pub(crate) fn pass() -> Visit {
+    go(0)
+}
+
+#[inline]
+fn go(turns: u32) -> Visit {
     // A thread that is ending has no thread-local storage any more.
-    let slot = MINE.try_with(|mine| {
-        if mine.0.get() == NONE {
-            mine.0.set(take());
+    let known = MINE.try_with(|mine| {
+        if mine.slot.get() == NONE {
+            mine.slot.set(take());
         }
-        mine.0.get()
+        (mine.slot.get(), mine.turns.replace(mine.turns.get().wrapping_add(turns)))
     });
-    let slot = slot.unwrap_or_else(|_| shared());
-    (slot, slot < OWN)
+    let (at, turn) = known.unwrap_or_else(|_| (shared(), 0));
+    Visit { at, own: at < OWN, turn }
 }
 
 #[cold]
@@ -77,7 +102,7 @@ mod tests {
     #[test]
     fn a_thread_that_ends_gives_its_shard_to_the_next() {
         for _ in 0..4 * OWN {
-            assert!(std::thread::spawn(slot).join().unwrap().1);
+            assert!(std::thread::spawn(visit).join().unwrap().own);
         }
     }
 }

@@ -202,6 +202,7 @@ pub(crate) struct Map {
     rows: usize,
     row_words: usize,
     events: usize,
+    side_words: usize,
     side: Shape,
 }
 
@@ -239,6 +240,7 @@ impl Map {
             rows: number(head::ROWS, "the number of rows", 2, 64)?,
             row_words: number(head::ROW_WORDS, "the length of a row", 1, MOST_WORDS as u64)?,
             events: number(head::EVENTS, "the number of events", Event::Count as u64, 4096)?,
+            side_words: number(head::SIDE_WORDS, "the length of a direction", 1, MOST_WORDS as u64)?,
             side: Shape {
                 engines: number(head::ENGINES, "the number of engines", 1, 64)?,
                 reasons: number(head::REASONS, "the number of reasons", 1, 256)?,
@@ -255,7 +257,8 @@ impl Map {
         let rows = map.rows.checked_mul(map.row_words).and_then(|n| n.checked_add(map.events));
         let all = map.shards.checked_mul(map.shard_words).and_then(|n| n.checked_add(map.header));
         let fits = names <= map.header
-            && map.side.row_words() <= map.row_words
+            && map.side.words() <= map.side_words
+            && map.side.row_words(map.side_words) <= map.row_words
             && rows.is_some_and(|rows| rows <= map.shard_words)
             && all == Some(words.len());
         if fits { Ok(map) } else { wrong("its parts do not fit into each other".into()) }
@@ -292,7 +295,8 @@ impl Reader<'_> {
         layout::name_of(&std::array::from_fn::<_, NAME_WORDS, _>(|n| self.at(start + n)))
     }
 
-    fn side(&self, from: usize) -> Side {
+    /// One direction; its times are elsewhere in the row.
+    fn side(&self, from: usize, times: usize) -> Side {
         let shape = self.map.side;
         let named = |first: usize, count: usize, at: usize, words: usize| {
             let rows = (0..count).map(|n| {
@@ -321,17 +325,16 @@ impl Reader<'_> {
                 .collect()
         };
         let latencies = |size: usize| {
-            let at = from + shape.latencies_at() + size * shape.latencies;
+            let at = times + size * shape.latencies;
             (0..shape.latencies).map(|n| self.sum(at + n)).collect()
         };
-        let tail = from + shape.tail_at();
-        let each = |at: usize| self.shards.iter().map(move |shard| self.at(shard + tail + at));
+        let each = |at: usize| self.shards.iter().map(move |shard| self.at(shard + from + at));
         Side {
-            engines: named(0, shape.engines, 0, ENGINE_WORDS),
+            engines: named(0, shape.engines, shape.engines_at(), ENGINE_WORDS),
             reasons: named(shape.engines, shape.reasons, shape.reasons_at(), REASON_WORDS),
             direct: classes(0),
             staged: classes(1),
-            unaligned: [self.sum(tail), self.sum(tail + 1)],
+            unaligned: [self.sum(from), self.sum(from + 1)],
             first: each(2).filter(|first| *first > 0).min().unwrap_or(0),
             last: each(3).max().unwrap_or(0),
             latencies: [latencies(0), latencies(1)],
@@ -340,8 +343,9 @@ impl Reader<'_> {
 
     fn gpu(&self, row: usize) -> GpuStats {
         let from = self.map.events + row * self.map.row_words;
-        let side = self.map.side.words();
-        let memory = from + 2 * side;
+        let (side, latencies) = (self.map.side_words, self.map.side.latencies);
+        let times = from + 2 * side;
+        let memory = times + 4 * latencies;
         let uuid =
             head::NAMES + (self.map.side.engines + self.map.side.reasons) * NAME_WORDS + row * UUID_WORDS;
         let mut bytes = [0; 16];
@@ -351,8 +355,8 @@ impl Reader<'_> {
         GpuStats {
             ordinal: (row + 1 < self.map.rows).then_some(row as u32),
             uuid: bytes,
-            read: self.side(from),
-            write: self.side(from + side),
+            read: self.side(from, times),
+            write: self.side(from + side, times + 2 * latencies),
             memory: [self.sum(memory), self.sum(memory + 2)],
             memory_bytes: [self.sum(memory + 3), self.sum(memory + 4)],
         }
