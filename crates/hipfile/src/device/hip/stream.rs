@@ -10,25 +10,47 @@ use crate::device::{HostFn, LATE_THREADS, Pinned, StreamPtr, Streams, late_group
 use crate::error::{Error, ErrorKind, Result};
 
 /// Copies `late[2]` bytes from `late[1]` to `late[0]`. One thread of a block reads the words for all: loads of host memory
-/// by every thread would take longer than most copies.
+/// by every thread would take longer than most copies. They are plain loads, as those of the bytes are: the kernel begins
+/// after the wait before it. Stores are of 16 aligned bytes; where the source is aligned differently, those are shifted
+/// together from two aligned loads, each of which has a byte that is wanted, and so leaves no page that the source is in.
 const SOURCE: &CStr = c"extern \"C\" __global__ void hipfile_copy_late(const unsigned long long *late)
 {
     __shared__ unsigned long long words[3];
     if (threadIdx.x == 0)
         for (int i = 0; i < 3; i++)
-            words[i] = __atomic_load_n(late + i, __ATOMIC_RELAXED);
+            words[i] = late[i];
     __syncthreads();
     const unsigned long long len = words[2], step = (unsigned long long)blockDim.x * gridDim.x;
     unsigned char *to = (unsigned char *)words[0];
     const unsigned char *from = (const unsigned char *)words[1];
-    unsigned long long at = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x, done = 0;
-    if (((words[0] | words[1]) & 15) == 0) {
-        done = len & ~15ull;
-        for (unsigned long long i = at; i < len / 16; i += step)
-            ((uint4 *)to)[i] = ((const uint4 *)from)[i];
+    const unsigned long long at = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned long long head = -words[0] & 15;
+    if (head > len)
+        head = len;
+    const unsigned long long whole = (len - head) / 16, tail = head + whole * 16 + at;
+    if (at < head)
+        to[at] = from[at];
+    if (tail < len)
+        to[tail] = from[tail];
+    ulonglong2 *units = (ulonglong2 *)(to + head);
+    const unsigned long long start = words[1] + head, off = start & 15;
+    const ulonglong2 *source = (const ulonglong2 *)(start - off);
+    if (off == 0) {
+        for (unsigned long long i = at; i < whole; i += step)
+            units[i] = source[i];
+        return;
     }
-    for (unsigned long long i = done + at; i < len; i += step)
-        to[i] = from[i];
+    const unsigned down = (off & 7) * 8, up = 63 - down;
+    for (unsigned long long i = at; i < whole; i += step) {
+        const ulonglong2 low = source[i], high = source[i + 1];
+        const unsigned long long a = off < 8 ? low.x : low.y;
+        const unsigned long long b = off < 8 ? low.y : high.x;
+        const unsigned long long c = off < 8 ? high.x : high.y;
+        ulonglong2 unit;
+        unit.x = a >> down | b << up << 1;
+        unit.y = b >> down | c << up << 1;
+        units[i] = unit;
+    }
 }
 ";
 const NAME: &CStr = c"hipfile_copy_late";
