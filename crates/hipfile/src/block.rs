@@ -2,6 +2,8 @@
 
 #[path = "block/left.rs"]
 mod left;
+#[path = "block/memory.rs"]
+mod memory;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,12 +11,11 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use self::memory::{map, populate};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use crate::sys;
 
-/// Huge pages halve the number of segments a direct transfer needs, so slabs are multiples of one.
-const HUGE_PAGE: usize = 2 << 20;
 /// Memory is taken from the system in slabs of about this size.
 const SLAB: usize = 4 << 20;
 const MAX_SLABS: usize = 1024;
@@ -112,11 +113,12 @@ struct Slow {
     janitor: bool,
 }
 
-/// One Block, owned until dropped.
+/// One Block, or adjacent ones, owned until dropped.
 pub(crate) struct Block<'a> {
     pool: &'a BlockPool,
     slab: usize,
     index: u32,
+    count: usize,
     start: NonNull<u8>,
 }
 
@@ -202,17 +204,22 @@ impl BlockPool {
     /// One Block, if one is free at once; of the memory node asked for if there is one. For a transfer that has one
     /// already.
     pub(crate) fn try_take(&self, node: Option<u32>) -> Option<Block<'_>> {
-        if node.is_some()
-            && let Some(block) = self.try_take_from(|slab| slab.node == node)
-        {
-            return Some(block);
-        }
-        self.try_take_from(|_| true)
+        self.try_take_adjacent(node, 1)
     }
 
     /// As [`Self::try_take`], and the pool grows for it if it may and nobody waits. For a large transfer that is not held.
     pub(crate) fn try_take_more(&self, node: Option<u32>) -> Option<Block<'_>> {
-        if let Some(block) = self.try_take(node) {
+        self.try_take_wide(node, 1)
+    }
+
+    /// How many adjacent Blocks make up `len` bytes, or as many of these as there can be; at least one.
+    pub(crate) fn adjacent(&self, len: usize) -> usize {
+        (len / self.block_len).clamp(1, self.per_slab)
+    }
+
+    /// As [`Self::try_take_more`] for `count` Blocks (of [`Self::adjacent`]) that are one range of memory.
+    pub(crate) fn try_take_wide(&self, node: Option<u32>, count: usize) -> Option<Block<'_>> {
+        if let Some(block) = self.try_take_adjacent(node, count) {
             return Some(block);
         }
         let slow = self.lock();
@@ -222,21 +229,36 @@ impl BlockPool {
         let (slow, grown) = self.grow(slow, node);
         drop(slow);
         grown.ok()?;
-        self.try_take(node)
+        self.try_take_adjacent(node, count)
     }
 
-    fn try_take_from(&self, suits: impl Fn(&Slab) -> bool) -> Option<Block<'_>> {
+    fn try_take_adjacent(&self, node: Option<u32>, count: usize) -> Option<Block<'_>> {
+        if node.is_some()
+            && let Some(block) = self.try_take_from(count, |slab| slab.node == node)
+        {
+            return Some(block);
+        }
+        self.try_take_from(count, |_| true)
+    }
+
+    fn try_take_from(&self, count: usize, suits: impl Fn(&Slab) -> bool) -> Option<Block<'_>> {
         for (at, slab) in self.slabs.iter().enumerate() {
             let slab = slab.get()?;
             if !suits(slab) {
                 continue;
             }
             let mut free = slab.free.load(Ordering::Relaxed);
-            while free != 0 {
-                let index = free.trailing_zeros();
+            loop {
+                // Where a run of so many free Blocks begins.
+                let runs = (1..count).fold(free, |runs, further| runs & (free >> further));
+                if runs == 0 {
+                    break;
+                }
+                let index = runs.trailing_zeros();
+                let taken = mask(index, count);
                 match slab.free.compare_exchange_weak(
                     free,
-                    free & (free - 1),
+                    free & !taken,
                     Ordering::SeqCst,
                     Ordering::Relaxed,
                 ) {
@@ -246,7 +268,7 @@ impl BlockPool {
                         }
                         // SAFETY: a bit is set only for Blocks inside the slab, so the result is inside too.
                         let start = unsafe { slab.start.add(index as usize * self.block_len) };
-                        return Some(Block { pool: self, slab: at, index, start });
+                        return Some(Block { pool: self, slab: at, index, count, start });
                     }
                     Err(now) => free = now,
                 }
@@ -339,11 +361,11 @@ impl BlockPool {
         self.max_blocks.load(Ordering::Relaxed) * self.block_len
     }
 
-    /// A Block beyond the limit comes back.
+    /// Blocks come back of which some are beyond the limit.
     #[cold]
-    fn retire(&self, at: usize, slab: &Slab, bit: u64) {
+    fn retire(&self, at: usize, slab: &Slab, bits: u64) {
         let slow = self.lock();
-        slab.retired.fetch_or(bit, Ordering::Relaxed);
+        slab.retired.fetch_or(bits, Ordering::Relaxed);
         self.fit(at, slab);
         drop(slow);
         if at >= self.slabs_in_use() {
@@ -486,29 +508,38 @@ impl Drop for BlockPool {
     }
 }
 
+/// The bits of `count` Blocks from `index` on.
+fn mask(index: u32, count: usize) -> u64 {
+    if count >= 64 { u64::MAX } else { ((1 << count) - 1) << index }
+}
+
 impl Block<'_> {
+    fn len(&self) -> usize {
+        self.count * self.pool.block_len
+    }
+
     /// The Block's bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: the Block owns these bytes, all initialised, until it is dropped.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.pool.block_len) }
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len()) }
     }
 
     /// The Block's bytes, to be filled.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the Block owns these bytes, all initialised, until it is dropped, and is borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.pool.block_len) }
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len()) }
     }
 }
 
 impl Drop for Block<'_> {
     fn drop(&mut self) {
         if let Some(slab) = self.pool.slabs[self.slab].get() {
-            let bit = 1 << self.index;
-            if self.pool.within(self.slab) & bit == 0 {
-                self.pool.retire(self.slab, slab, bit);
+            let bits = mask(self.index, self.count);
+            if self.pool.within(self.slab) & bits != bits {
+                self.pool.retire(self.slab, slab, bits);
             } else {
-                slab.free.fetch_or(bit, Ordering::SeqCst);
-                if self.pool.within(self.slab) & bit == 0 {
+                slab.free.fetch_or(bits, Ordering::SeqCst);
+                if self.pool.within(self.slab) & bits != bits {
                     // The limit fell in this moment.
                     let _slow = self.pool.lock();
                     self.pool.fit(self.slab, slab);
@@ -521,58 +552,6 @@ impl Drop for Block<'_> {
             self.pool.returned.notify_all();
         }
     }
-}
-
-/// Zeroed, page-aligned memory, on a memory node if one is asked for; huge-page aligned where it is large enough.
-fn map(len: usize, node: Option<u32>) -> Result<NonNull<u8>, i32> {
-    let slack = if len >= HUGE_PAGE { HUGE_PAGE } else { 0 };
-    let total = len.checked_add(slack).ok_or(libc::ENOMEM)?;
-    // SAFETY: a new private anonymous mapping at an address of the kernel's choice touches nothing else.
-    let mapped = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            total,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
-    if mapped == libc::MAP_FAILED {
-        return Err(sys::last_errno());
-    }
-    let before = if slack == 0 { 0 } else { mapped.addr().wrapping_neg() % HUGE_PAGE };
-    let start = mapped.wrapping_byte_add(before);
-    if before > 0 {
-        // SAFETY: these are the unused first bytes of the mapping just made.
-        unsafe { libc::munmap(mapped, before) };
-    }
-    if slack > before {
-        // SAFETY: these are the unused last bytes of the mapping just made.
-        unsafe { libc::munmap(start.wrapping_byte_add(len), slack - before) };
-    }
-    for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP, libc::MADV_HUGEPAGE] {
-        // Advice a kernel does not know is refused without harm.
-        // SAFETY: the range is the mapping just made; none of these advices changes its contents.
-        unsafe { libc::madvise(start, len, advice) };
-    }
-    if let Some(node @ 0..64) = node {
-        const MPOL_PREFERRED: libc::c_long = 1;
-        let mask = 1_u64 << node;
-        // A preference: memory elsewhere serves too, and so does a kernel without it.
-        // SAFETY: the range is the mapping just made, and the mask has the 64 bits it is said to have.
-        unsafe {
-            libc::syscall(libc::SYS_mbind, start, len, MPOL_PREFERRED, &raw const mask, 65_usize, 0_u32)
-        };
-    }
-    NonNull::new(start.cast()).ok_or(libc::ENOMEM)
-}
-
-/// Makes the memory be there now, rather than page by page under the first transfers.
-fn populate(start: NonNull<u8>, len: usize) {
-    // A kernel that does not know the advice faults the pages in later.
-    // SAFETY: the range is a mapping of the pool's; populating changes no contents.
-    unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_POPULATE_WRITE) };
 }
 
 #[cfg(test)]

@@ -37,6 +37,30 @@ fn a_large_transfer_has_more_blocks_than_the_pool_began_with() {
 }
 
 #[test]
+fn adjacent_blocks_are_one_range_and_come_back_one_by_one() {
+    let pool = BlockPool::new(1 << 20, 8 << 20, None);
+    assert_eq!([1, 2 << 20, 64 << 20].map(|len| pool.adjacent(len)), [1, 2, 4]);
+    let one = pool.take(None).unwrap();
+    let mut pairs: Vec<_> = std::iter::from_fn(|| pool.try_take_wide(None, 2)).collect();
+    assert_eq!(pairs.len(), 3, "one slab has an odd Block, the other two pairs");
+    for (n, pair) in pairs.iter_mut().enumerate() {
+        assert_eq!(pair.bytes().len(), 2 << 20);
+        pair.bytes_mut().fill(n as u8);
+    }
+    assert!(pairs.iter().enumerate().all(|(n, pair)| pair.bytes().iter().all(|b| *b == n as u8)));
+    let odd = pool.try_take(None).unwrap();
+    assert!(pool.try_take(None).is_none() && pool.try_take_wide(None, 2).is_none());
+    // Of a pair that comes back when the limit is between its Blocks, one may be used.
+    pool.limit(7 << 20);
+    drop((pairs, one, odd));
+    let singles: Vec<_> = std::iter::from_fn(|| pool.try_take_more(None)).collect();
+    assert_eq!(singles.len(), 7);
+    drop(singles);
+    let whole = pool.try_take_wide(None, 4).unwrap();
+    assert_eq!(whole.bytes().len(), 4 << 20);
+}
+
+#[test]
 fn takers_wait_in_turn_and_all_are_served() {
     let pool = BlockPool::new(64 << 10, 2 << 16, None);
     let served = AtomicUsize::new(0);

@@ -189,3 +189,8 @@ fn unknown_engines_are_named() {
     assert!(config.engines.is_none());
     assert!(warnings[0].contains("warp"));
 }
+
+#[test]
+fn large_machines_have_more_copying_threads() {
+    assert_eq!([1, 2, 8, 10, 12, 16, 128].map(copying_threads), [1, 2, 8, 8, 9, 12, 12]);
+}

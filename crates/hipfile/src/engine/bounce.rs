@@ -1,6 +1,8 @@
 //! Plain reads and writes into and out of Blocks, by several threads when that pays; host memory is read and written in
 //! place. It carries everything, so it is the last resort.
 
+mod read;
+
 use std::cell::RefCell;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
@@ -8,11 +10,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::io::Errno;
 
+use self::read::Read;
 use super::chunks::{Chunk, Chunks, Prefix};
 use super::{DIRECT_RANK, Engine, Fit, Outcome, Parts, Staging, Stop};
 use crate::block::{Block, BlockPool};
 use crate::buffer::{Place, Span};
-use crate::device::{Device, UnderWay};
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::file::FileRecord;
 use crate::op::Op;
@@ -35,6 +38,12 @@ struct Bounce {
     parallel_min: usize,
     threads: usize,
 }
+
+/// Adjacent Blocks are one piece of a large read up to here, where copies run beside reads: what a copy costs beyond its
+/// bytes is paid once for each. Larger pieces leave the processors' caches.
+const WIDE: usize = 2 << 20;
+/// So many of them for each thread, or the last ones would be waited for too long.
+const WIDE_ROUNDS: usize = 4;
 
 pub(super) fn new(parts: &Parts) -> Box<dyn Engine> {
     Box::new(Bounce {
@@ -192,7 +201,8 @@ fn way<'a>(transfer: &Transfer<'a>) -> Result<Way<'a>> {
 
 impl Bounce {
     fn staged(&self, transfer: &Transfer<'_>, device: &Arc<dyn Device>, way: Way<'_>) -> Outcome {
-        let chunks = Chunks::new(transfer, self.piece(transfer), way.align);
+        let piece = self.piece(transfer, device);
+        let chunks = Chunks::new(transfer, piece, way.align);
         let prefix = Prefix::new();
         let next = AtomicUsize::new(0);
         let node = transfer.span.place().node();
@@ -200,27 +210,28 @@ impl Bounce {
             let index = next.fetch_add(1, Ordering::Relaxed);
             (index < chunks.count() && prefix.wants(index)).then(|| (index, chunks.get(index)))
         };
-        let carry = |block: &mut Block<'_>| {
-            if transfer.op == Op::Read
-                && device.copies_later()
-                && chunks.count() > 1
-                && let Some(mut other) = self.blocks.try_take_more(node)
+        let overlapped = transfer.op == Op::Read && device.copies_later() && chunks.count() > 1;
+        let wide = self.blocks.adjacent(piece);
+        let read = Read { device, transfer, way, prefix: &prefix };
+        // A helper without a Block is of no use; it must not wait for one.
+        let carry = |mine: Option<Block<'_>>| {
+            if overlapped
+                && wide > 1
+                && let Some(mut one) = self.blocks.try_take_wide(node, wide)
+                && let Some(mut other) = self.blocks.try_take_wide(node, wide)
             {
-                return read_overlapped(
-                    device,
-                    transfer,
-                    way,
-                    [block.bytes_mut(), other.bytes_mut()],
-                    &prefix,
-                    take,
-                );
+                drop(mine);
+                return read.overlapped([one.bytes_mut(), other.bytes_mut()], take);
+            }
+            let Some(mut block) = mine.or_else(|| self.blocks.try_take_more(node)) else { return };
+            if overlapped && let Some(mut other) = self.blocks.try_take_more(node) {
+                return read.overlapped([block.bytes_mut(), other.bytes_mut()], take);
+            }
+            if transfer.op == Op::Read {
+                return read.one_by_one(block.bytes_mut(), take);
             }
             while let Some((index, chunk)) = take() {
-                let result = match transfer.op {
-                    Op::Read => read_chunk(device, transfer, way, &chunk, block),
-                    Op::Write => write_chunk(device, transfer, way, &chunk, block),
-                };
-                match result {
+                match write_chunk(device, transfer, way, &chunk, &mut block) {
                     Ok(n) if n == chunk.len => {}
                     Ok(n) => prefix.broke(index, n, None),
                     Err((n, error)) => prefix.broke(index, n, Some(error)),
@@ -230,21 +241,17 @@ impl Bounce {
         // Before a Block, so that nobody waits for a turn with a Block in hand.
         let busy = transfer.cache == Cache::Cached && transfer.len() >= self.parallel_min;
         let _turn = busy.then(|| self.busy.take());
-        let mut first = match self.blocks.take(node) {
+        let first = match self.blocks.take(node) {
             Ok(block) => block,
             Err(errno) => return Outcome::failed(0, Error::os(transfer.op.name(), errno)),
         };
         let helpers = self.helpers_for(transfer, way, chunks.count());
         if helpers == 0 {
-            carry(&mut first);
+            carry(Some(first));
         } else {
             let mine = std::sync::Mutex::new(Some(first));
             self.helpers.share(helpers, &|| {
-                let taken = mine.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-                // A helper without a Block is of no use; it must not wait for one.
-                if let Some(mut block) = taken.or_else(|| self.blocks.try_take_more(node)) {
-                    carry(&mut block);
-                }
+                carry(mine.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take());
             });
         }
         let outcome = prefix.outcome(&chunks);
@@ -258,11 +265,20 @@ impl Bounce {
         }
     }
 
-    /// The size of a transfer's pieces: a Block, or less for what several threads copy out of the page cache at once.
-    fn piece(&self, transfer: &Transfer<'_>) -> usize {
-        let block = self.blocks.block_len();
-        if transfer.cache == Cache::Cached && transfer.len() >= self.parallel_min && self.threads > 1 {
-            transfer.len().div_ceil(self.threads).next_multiple_of(LEAST_PIECE).min(block)
+    /// The size of a transfer's pieces: a Block, or less for what several threads copy out of the page cache at once, or
+    /// more where there is much of it and copies run beside reads.
+    fn piece(&self, transfer: &Transfer<'_>, device: &Arc<dyn Device>) -> usize {
+        let (block, len) = (self.blocks.block_len(), transfer.len());
+        let cached = matches!(transfer.cache, Cache::Cached | Cache::Through);
+        let wide = block * self.blocks.adjacent(WIDE);
+        if cached
+            && transfer.op == Op::Read
+            && device.copies_later()
+            && len >= self.parallel_min.max(self.threads * WIDE_ROUNDS * wide)
+        {
+            wide
+        } else if transfer.cache == Cache::Cached && len >= self.parallel_min && self.threads > 1 {
+            len.div_ceil(self.threads).next_multiple_of(LEAST_PIECE).min(block)
         } else {
             block
         }
@@ -394,81 +410,6 @@ fn append(transfer: &Transfer<'_>, device: &Arc<dyn Device>, way: Way<'_>) -> Ou
 
 /// Bytes done, and why no more.
 type Partial = Result<usize, (usize, Error)>;
-
-fn read_chunk(
-    device: &Arc<dyn Device>,
-    transfer: &Transfer<'_>,
-    way: Way<'_>,
-    chunk: &Chunk,
-    block: &mut Block<'_>,
-) -> Partial {
-    let filled = way.fill(chunk, block.bytes_mut());
-    upload_filled(device, transfer, chunk, block.bytes(), filled)
-}
-
-/// Copies what was read of a piece.
-fn upload_filled(
-    device: &Arc<dyn Device>,
-    transfer: &Transfer<'_>,
-    chunk: &Chunk,
-    bytes: &[u8],
-    filled: Partial,
-) -> Partial {
-    // What was read before an error is part of the counted prefix.
-    let (n, error) = match filled {
-        Ok(n) => (n, None),
-        Err((n, error)) => (n, Some(error)),
-    };
-    if n > 0 {
-        let bytes = &bytes[chunk.skip..chunk.skip + n];
-        device.upload(&transfer.span.slice(chunk.offset, n), bytes).map_err(|e| (0, e))?;
-    }
-    error.map_or(Ok(n), |error| Err((n, error)))
-}
-
-/// Reads pieces into two Blocks in turn, each while the other is copied to the GPU.
-fn read_overlapped(
-    device: &Arc<dyn Device>,
-    transfer: &Transfer<'_>,
-    way: Way<'_>,
-    mut blocks: [&mut [u8]; 2],
-    prefix: &Prefix,
-    take: impl Fn() -> Option<(usize, Chunk)>,
-) {
-    // Dropped before the Blocks go back, so that nothing is copied from them any more.
-    let mut before: Option<(usize, Box<dyn UnderWay + '_>)> = None;
-    let finish = |copy: Option<(usize, Box<dyn UnderWay + '_>)>| {
-        if let Some((index, copy)) = copy
-            && let Err(error) = copy.wait()
-        {
-            prefix.broke(index, 0, Some(error));
-        }
-    };
-    while let Some((index, chunk)) = take() {
-        let filled = way.fill(&chunk, blocks[0]);
-        if !matches!(filled, Ok(n) if n == chunk.len) {
-            match upload_filled(device, transfer, &chunk, blocks[0], filled) {
-                Ok(n) => prefix.broke(index, n, None),
-                Err((n, error)) => prefix.broke(index, n, Some(error)),
-            }
-            continue;
-        }
-        let (span, bytes) =
-            (transfer.span.slice(chunk.offset, chunk.len), &blocks[0][chunk.skip..chunk.skip + chunk.len]);
-        // SAFETY: the Block is used again only after this copy was waited for, a round later; the span's memory is in use
-        // for as long as the transfer runs.
-        let copy = match unsafe { device.upload_later(&span, bytes) } {
-            Ok(later) => later.map(|later| (index, later)),
-            Err(error) => {
-                prefix.broke(index, 0, Some(error));
-                None
-            }
-        };
-        finish(std::mem::replace(&mut before, copy));
-        blocks.swap(0, 1);
-    }
-    finish(before);
-}
 
 fn write_chunk(
     device: &Arc<dyn Device>,

@@ -40,7 +40,8 @@ impl Chunks {
         Chunks::of(transfer.file_offset, transfer.len(), chunk, align)
     }
 
-    fn of(offset: u64, len: usize, chunk: usize, align: usize) -> Chunks {
+    /// As [`Self::new`], of any range.
+    pub(super) fn of(offset: u64, len: usize, chunk: usize, align: usize) -> Chunks {
         let lead = (offset % align as u64) as usize;
         // The size of a Block need be no multiple of the file's alignment.
         Chunks { start: offset - lead as u64, lead, len, chunk: chunk - chunk % align, align }

@@ -327,3 +327,33 @@ fn child_reads() {
         file.read_at(&mut buffer, 0..4096, (n * 4096 % SIZE) as u64).unwrap();
     }
 }
+
+#[test]
+fn large_cached_reads_arrive_whatever_blocks_there_are() {
+    const LEN: usize = 17 * MIB + 12_345;
+    let storage = Storage::here();
+    let mut bytes = vec![0; LEN];
+    Random::new().fill(&mut bytes);
+    std::fs::write(storage.path("f"), &bytes).unwrap();
+    // Where copies run beside reads: one range of adjacent Blocks, two for one thread, four.
+    for pool_len in [3 * MIB, 4 * MIB, 16 * MIB] {
+        let driver = driver_with(&["bounce"], |c| {
+            (c.block_len, c.pool_len, c.io_threads) = (64 << 10, pool_len, 2);
+            c.page_cache = PageCache::Buffered;
+        });
+        let file = std::fs::File::open(storage.path("f")).unwrap();
+        let file = File::register(&driver, file).unwrap();
+        let mut buffer = Buffer::alloc(&driver, 0, 18 * MIB).unwrap();
+        for offset in [0, 1, 4097] {
+            buffer.upload(0, &vec![7; 18 * MIB]).unwrap();
+            assert_eq!(file.read_at(&mut buffer, 3..18 * MIB, offset as u64).unwrap(), LEN - offset);
+            let mut back = vec![0; 18 * MIB];
+            buffer.download(0, &mut back).unwrap();
+            assert!(
+                back[..3] == [7; 3] && back[3..3 + LEN - offset] == bytes[offset..],
+                "{pool_len} {offset}"
+            );
+            assert!(back[3 + LEN - offset..].iter().all(|byte| *byte == 7));
+        }
+    }
+}
