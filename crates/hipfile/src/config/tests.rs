@@ -13,8 +13,10 @@ fn documented_defaults_are_the_real_ones() {
     for setting in SETTINGS {
         let documented = match setting.default {
             "unset" => String::new(),
-            "the processors, at most 8" => {
-                std::thread::available_parallelism().unwrap().get().min(8).to_string()
+            "the processors, at most 8; from 12 on three quarters, at most 12" => {
+                let processors = std::thread::available_parallelism().unwrap().get();
+                let threads = if processors < 12 { processors.min(8) } else { (processors / 4 * 3).min(12) };
+                threads.to_string()
             }
             text => text.to_owned(),
         };
