@@ -284,17 +284,18 @@ pub(crate) enum Clock {
     Began(Option<u64>),
 }
 
-/// How a driver counts: on which page, and of how many small transfers the time of one is taken.
+/// How a driver counts: on which page, and how many times it takes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meters {
     ledger: Option<Arc<Ledger>>,
-    one_in: u32,
+    /// One less than of how many small transfers the time of one is taken: these are powers of two, and no division is needed.
+    mask: u32,
 }
 
 impl Meters {
     /// As a level of 0 to 3 wants it.
     pub(crate) fn new(ledger: Option<Arc<Ledger>>, level: usize) -> Meters {
-        let one_in = match level {
+        let one_in: u32 = match level {
             0 => return Meters::default(),
             1 => 16,
             2 => 4,
@@ -303,7 +304,7 @@ impl Meters {
         if let Some(ledger) = &ledger {
             ledger.set_level(level as u64, u64::from(one_in));
         }
-        Meters { ledger, one_in }
+        Meters { ledger, mask: one_in - 1 }
     }
 
     pub(crate) fn ledger(&self) -> Option<&Arc<Ledger>> {
@@ -329,7 +330,7 @@ impl Meters {
     }
 
     fn takes(&self, len: usize, turn: u32) -> bool {
-        len >= layout::SMALL || turn.is_multiple_of(self.one_in)
+        len >= layout::SMALL || turn & self.mask == 0
     }
 
     /// What a transfer is counted in.
