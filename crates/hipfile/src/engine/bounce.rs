@@ -251,7 +251,9 @@ impl Bounce {
         } else {
             let mine = std::sync::Mutex::new(Some(first));
             self.helpers.share(helpers, &|| {
-                carry(mine.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take());
+                // A statement of its own: the lock must not be held while the work is done.
+                let taken = mine.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+                carry(taken);
             });
         }
         let outcome = prefix.outcome(&chunks);

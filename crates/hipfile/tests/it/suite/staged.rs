@@ -329,6 +329,39 @@ fn child_reads() {
 }
 
 #[test]
+fn helpers_have_a_share_of_large_cached_reads() {
+    let storage = Storage::here();
+    std::fs::write(storage.path("f"), vec![7; 64 * MIB]).unwrap();
+    let driver = driver_with(&["bounce"], |c| {
+        (c.block_len, c.pool_len, c.io_threads, c.parallel_min) = (MIB, 64 * MIB, 2, MIB);
+        c.page_cache = PageCache::Buffered;
+    });
+    let file = File::register(&driver, std::fs::File::open(storage.path("f")).unwrap()).unwrap();
+    let mut buffer = Buffer::alloc(&driver, 0, 64 * MIB).unwrap();
+    // Nanoseconds that a thread has run, the first number of its schedstat: what it did, not how long it took.
+    let ran = |name: &str| {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten().map(|task| task.path());
+        let known =
+            tasks.filter(|t| std::fs::read_to_string(t.join("comm")).is_ok_and(|c| c.starts_with(name)));
+        let stat = known.filter_map(|task| std::fs::read_to_string(task.join("schedstat")).ok());
+        stat.filter_map(|line| line.split(' ').next()?.parse::<u64>().ok()).sum::<u64>()
+    };
+    let own = || {
+        let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        stat.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let before = own();
+    for _ in 0..20 {
+        assert_eq!(file.read_at(&mut buffer, 0..64 * MIB, 0).unwrap(), 64 * MIB);
+    }
+    let (mine, helper) = (own() - before, ran("hipfile-io"));
+    if mine == 0 {
+        return skip("shares of threads", "the kernel keeps no schedstat");
+    }
+    assert!(helper > mine / 20, "the helper ran for {helper} ns, the caller for {mine} ns");
+}
+
+#[test]
 fn large_cached_reads_arrive_whatever_blocks_there_are() {
     const LEN: usize = 17 * MIB + 12_345;
     let storage = Storage::here();
