@@ -250,7 +250,7 @@ impl Default for Config {
             parallel_min: 1 << 20,
             // 1 MiB times 4 is at or near the best of every combination measured.
             queue_depth: 4,
-            io_threads: std::thread::available_parallelism().map_or(1, |n| copying_threads(n.get())),
+            io_threads: std::thread::available_parallelism().map_or(1, |n| n.get().min(8)),
             request_parallelism: 64,
             parallel_io: true,
             // The knee of chunk times depth lies at 1 to 2 MiB, and copies of 1 MiB still fit the second-level cache.
@@ -447,12 +447,6 @@ impl Config {
             *len = least.max(*len);
         }
     }
-}
-
-/// How many threads copy for large transfers. Eight reach 0.7 of a PCIe 5 link and twelve 0.77 (NVIDIA H200, 16 processors);
-/// more only cost processor time, and a quarter of a larger machine is left to others.
-fn copying_threads(processors: usize) -> usize {
-    processors.min((processors / 4 * 3).clamp(8, 12))
 }
 
 /// The bytes of a regular file; opening anything else could wait for ever.

@@ -362,7 +362,7 @@ impl Driver {
     /// Writes memory to a file; the mirror image of [`Driver::read`].
     ///
     /// Written data is visible to every reader at once; it is durable when the caller syncs the descriptor, or
-    /// before the call returns with [`WriteSync::Data`].
+    /// before the call returns with [`WriteSync::Data`](crate::WriteSync::Data).
     ///
     /// # Errors
     /// As [`Driver::read`].

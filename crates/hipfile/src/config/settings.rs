@@ -182,7 +182,7 @@ pub const SETTINGS: &[Setting] = &[
     row!("queue_depth", "HIPFILE_QUEUE_DEPTH", count(1, 128), "4", queue_depth,
         "Requests of one transfer in flight at the storage.")
         .parameter("hipFileParamExecutionMaxIOQueueDepth"),
-    row!("io_threads", "HIPFILE_IO_THREADS", count(1, 64), "the processors, at most 8; from 12 on three quarters, at most 12", io_threads,
+    row!("io_threads", "HIPFILE_IO_THREADS", count(1, 64), "the processors, at most 8", io_threads,
         "Threads that copy for large transfers, the caller's among them.")
         .parameter("hipFileParamExecutionMaxIOThreads"),
     row!("request_parallelism", "HIPFILE_REQUEST_PARALLELISM", count(1, 64), "64", request_parallelism,

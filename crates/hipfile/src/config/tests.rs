@@ -13,10 +13,8 @@ fn documented_defaults_are_the_real_ones() {
     for setting in SETTINGS {
         let documented = match setting.default {
             "unset" => String::new(),
-            "the processors, at most 8; from 12 on three quarters, at most 12" => {
-                let processors = std::thread::available_parallelism().unwrap().get();
-                let threads = if processors < 12 { processors.min(8) } else { (processors / 4 * 3).min(12) };
-                threads.to_string()
+            "the processors, at most 8" => {
+                std::thread::available_parallelism().unwrap().get().min(8).to_string()
             }
             text => text.to_owned(),
         };
@@ -190,9 +188,4 @@ fn unknown_engines_are_named() {
     let (config, warnings) = check(&[("HIPFILE_ENGINES", "bounce,warp")]);
     assert!(config.engines.is_none());
     assert!(warnings[0].contains("warp"));
-}
-
-#[test]
-fn large_machines_have_more_copying_threads() {
-    assert_eq!([1, 2, 8, 10, 12, 16, 128].map(copying_threads), [1, 2, 8, 8, 9, 12, 12]);
 }
