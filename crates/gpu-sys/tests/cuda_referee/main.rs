@@ -124,6 +124,7 @@ table! {
         cuStreamDestroy_v2(_);
         cuStreamSynchronize(_);
         cuStreamQuery(_);
+        cuStreamGetFlags(_, _);
         cuStreamWaitEvent(_, _, _);
         cuStreamGetCtx(_, _);
         cuStreamIsCapturing(_, _);
