@@ -703,7 +703,8 @@ HIPFILE_API void hipFileBatchIODestroy(hipFileBatchHandle_t batch_idp);
  *
  * Size and offsets are passed by address. What the stream was registered as "fixed" for is copied during the call;
  * the rest is read when the stream reaches the operation, and the variables must live, and may be changed, until
- * then. The size may shrink, not grow. bytes_read_p must stay valid until the stream has passed the operation.
+ * then. The size may shrink, not grow. bytes_read_p must stay valid until the stream has passed the operation; it is set
+ * to 0 when the operation is accepted, which is no outcome yet. A call waits while the stream's hardware queue is full.
  *
  * @param fh               the file
  * @param buffer_base      device pointer, registered or not

@@ -95,7 +95,9 @@ fn shared(name: &str, words: usize) -> Result<OwnedFd, Errno> {
 }
 
 fn seal(file: &OwnedFd) -> bool {
-    rustix::fs::fcntl_add_seals(file, SealFlags::SHRINK | SealFlags::FUTURE_WRITE).is_ok()
+    // Who receives it may open it anew for writing, and could make it longer: readers refuse that.
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE;
+    rustix::fs::fcntl_add_seals(file, seals).is_ok()
 }
 
 fn map(file: Option<BorrowedFd<'_>>, words: usize, access: ProtFlags) -> Result<NonNull<c_void>, Errno> {
