@@ -4,26 +4,15 @@
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::fmt;
 
-use crate::table::function_table;
+use crate::table::{function_table, named_codes};
 
 /// `CUresult`: a number, not an enum, so that a code unknown to us survives the journey to the caller.
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CudaError(pub u32);
 
-macro_rules! cuda_errors {
-    ($($name:ident = $value:literal, $c:literal;)*) => {
-        #[allow(missing_docs, reason = "the C name says it")]
-        impl CudaError {
-            $(pub const $name: CudaError = CudaError($value);)*
-
-            /// Every code named here, with its C name.
-            pub const NAMED: &'static [(CudaError, &'static str)] = &[$((CudaError($value), $c)),*];
-        }
-    };
-}
-
-cuda_errors! {
+named_codes! {
+    CudaError;
     SUCCESS = 0, "CUDA_SUCCESS";
     INVALID_VALUE = 1, "CUDA_ERROR_INVALID_VALUE";
     OUT_OF_MEMORY = 2, "CUDA_ERROR_OUT_OF_MEMORY";
@@ -60,13 +49,6 @@ cuda_errors! {
     CAPTURED_EVENT = 907, "CUDA_ERROR_CAPTURED_EVENT";
     STREAM_CAPTURE_WRONG_THREAD = 908, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD";
     UNKNOWN = 999, "CUDA_ERROR_UNKNOWN";
-}
-
-impl CudaError {
-    /// The C name, when it is one of [`CudaError::NAMED`].
-    pub fn name(self) -> Option<&'static str> {
-        Self::NAMED.iter().find(|(code, _)| *code == self).map(|(_, name)| *name)
-    }
 }
 
 impl fmt::Debug for CudaError {

@@ -4,26 +4,15 @@
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::fmt;
 
-use crate::table::function_table;
+use crate::table::{function_table, named_codes};
 
 /// `hipError_t`: a number, not an enum, so that a code unknown to us survives the journey to the caller.
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HipError(pub u32);
 
-macro_rules! hip_errors {
-    ($($name:ident = $value:literal, $c:literal;)*) => {
-        #[allow(missing_docs, reason = "the C name says it")]
-        impl HipError {
-            $(pub const $name: HipError = HipError($value);)*
-
-            /// Every code named here, with its C name.
-            pub const NAMED: &'static [(HipError, &'static str)] = &[$((HipError($value), $c)),*];
-        }
-    };
-}
-
-hip_errors! {
+named_codes! {
+    HipError;
     SUCCESS = 0, "hipSuccess";
     INVALID_VALUE = 1, "hipErrorInvalidValue";
     OUT_OF_MEMORY = 2, "hipErrorOutOfMemory";
@@ -65,11 +54,6 @@ hip_errors! {
 }
 
 impl HipError {
-    /// The C name, when it is one of [`HipError::NAMED`].
-    pub fn name(self) -> Option<&'static str> {
-        Self::NAMED.iter().find(|(code, _)| *code == self).map(|(_, name)| *name)
-    }
-
     /// `Ok` for `hipSuccess`.
     ///
     /// # Errors

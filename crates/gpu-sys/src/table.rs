@@ -1,4 +1,4 @@
-//! The macro that turns a list of C prototypes into a table of function pointers. It knows no library.
+//! The macros that turn lists of C prototypes and codes into Rust. They know no library.
 
 /// Declares a struct of function pointers from C prototypes.
 ///
@@ -80,3 +80,22 @@ pub(crate) fn c_name(with_nul: &'static str) -> &'static core::ffi::CStr {
         Err(_) => unreachable!("the macro appends the only NUL"),
     }
 }
+
+/// Names codes of a transparent number by constants, and knows their C names.
+macro_rules! named_codes {
+    ($Code:ident; $($name:ident = $value:literal, $c:literal;)*) => {
+        #[allow(missing_docs, reason = "the C name says it")]
+        impl $Code {
+            $(pub const $name: $Code = $Code($value);)*
+
+            /// Every code named here, with its C name.
+            pub const NAMED: &'static [($Code, &'static str)] = &[$(($Code($value), $c)),*];
+
+            /// The C name, when it is a named one.
+            pub fn name(self) -> Option<&'static str> {
+                Self::NAMED.iter().find(|(code, _)| *code == self).map(|(_, name)| *name)
+            }
+        }
+    };
+}
+pub(crate) use named_codes;
