@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bench_support::{Direction, Request};
-use hipfile::{Batch, Buffer, Driver, EventStatus, Op};
+use hipfile::{Batch, Buffer, Driver, EventStatus, Finished, Op};
 
 use super::job::{Job, Walk};
 use super::run::Tally;
@@ -29,6 +29,30 @@ struct Flight {
     begun: Instant,
 }
 
+/// What the library calls a direction.
+pub(super) fn op_of(direction: Direction) -> Op {
+    match direction {
+        Direction::Read => Op::Read,
+        Direction::Write => Op::Write,
+    }
+}
+
+/// What is left to do of a job that has ended: of one that is done, an empty range.
+pub(super) fn rest_of(ended: Finished) -> Result<hipfile::Job, Failure> {
+    let mut job = ended.job;
+    let moved = match ended.status {
+        EventStatus::Complete(moved) => moved,
+        EventStatus::Failed(error) => return Err(Failure::new("hipfile", error)),
+        other => return Err(Failure::new("hipfile", format_args!("a request ended as {other:?}"))),
+    };
+    if moved == 0 && !job.range.is_empty() {
+        return Err(Failure::new("file", format_args!("it moved nothing at {}", job.file_offset)));
+    }
+    job.range.start += moved;
+    job.file_offset += moved as u64;
+    Ok(job)
+}
+
 impl Batched {
     /// As many requests are under way as there are buffers; each is as long as a request at most.
     pub(super) fn new(
@@ -38,11 +62,7 @@ impl Batched {
         idle: Vec<Buffer>,
     ) -> Result<Batched, Failure> {
         let batch = Batch::new(driver, idle.len()).map_err(|error| Failure::new("--depth", error))?;
-        let op = match direction {
-            Direction::Read => Op::Read,
-            Direction::Write => Op::Write,
-        };
-        Ok(Batched { batch, file, op, idle })
+        Ok(Batched { batch, file, op: op_of(direction), idle })
     }
 
     /// Moves one request before anything is timed.
@@ -116,24 +136,13 @@ impl Batched {
     ) -> Result<(), Failure> {
         let finished = self.batch.wait(1, None).map_err(|error| Failure::new("hipfile", error))?;
         for ended in finished {
-            let mut job = ended.job;
-            let moved = match ended.status {
-                EventStatus::Complete(moved) => moved,
-                EventStatus::Failed(error) => return Err(Failure::new("hipfile", error)),
-                other => {
-                    return Err(Failure::new("hipfile", format_args!("a request ended as {other:?}")));
-                }
-            };
-            let begun_at = job.file_offset - job.range.start as u64;
-            job.range.start += moved;
-            job.file_offset += moved as u64;
+            let mut job = rest_of(ended)?;
             if job.range.is_empty() {
+                let begun_at = job.file_offset - job.range.start as u64;
                 if let Some(flight) = flights.remove(&begun_at) {
                     done(flight, flight.request, &mut job.buffer)?;
                 }
                 self.idle.push(job.buffer);
-            } else if moved == 0 {
-                return Err(Failure::new("file", format_args!("it moved nothing at {}", job.file_offset)));
             } else {
                 self.submit(vec![job])?;
             }

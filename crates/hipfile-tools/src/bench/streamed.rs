@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bench_support::{Direction, Request};
-use hipfile::{Buffer, Driver, EventStatus, Op, Pending, Stream};
+use hipfile::{Buffer, Driver, Op, Pending, Stream};
 
+use super::batched::{op_of, rest_of};
 use super::job::{Job, Walk};
 use super::run::Tally;
 use super::verify::Verifier;
@@ -40,11 +41,11 @@ impl Streamed {
     ) -> Result<Streamed, Failure> {
         let stream = |buffer| Ok((Stream::new(driver, gpu)?, buffer));
         let idle = memory.into_iter().map(stream).collect::<hipfile::Result<_>>();
-        let op = match direction {
-            Direction::Read => Op::Read,
-            Direction::Write => Op::Write,
-        };
-        Ok(Streamed { file, op, idle: idle.map_err(|error| Failure::new("--door async", error))? })
+        Ok(Streamed {
+            file,
+            op: op_of(direction),
+            idle: idle.map_err(|error| Failure::new("--door async", error))?,
+        })
     }
 
     /// Moves one request on each stream before anything is timed.
@@ -117,22 +118,9 @@ impl Streamed {
     fn finish(&self, flight: Flight) -> Result<(Stream, Buffer, Instant), Failure> {
         let Flight { stream, mut pending, .. } = flight;
         loop {
-            let finished = pending.wait();
-            let mut job = finished.job;
-            let moved = match finished.status {
-                EventStatus::Complete(moved) => moved,
-                EventStatus::Failed(error) => return Err(Failure::new("hipfile", error)),
-                other => {
-                    return Err(Failure::new("hipfile", format_args!("a request ended as {other:?}")));
-                }
-            };
-            job.range.start += moved;
-            job.file_offset += moved as u64;
+            let job = rest_of(pending.wait())?;
             if job.range.is_empty() {
                 return Ok((stream, job.buffer, Instant::now()));
-            }
-            if moved == 0 {
-                return Err(Failure::new("file", format_args!("it moved nothing at {}", job.file_offset)));
             }
             pending = self.submit(&stream, job.buffer, job.file_offset, job.range)?;
         }
