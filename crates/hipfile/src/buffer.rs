@@ -40,6 +40,11 @@ impl Place {
         }
     }
 
+    /// Its GPU; for host memory, which all of them reach, the first.
+    pub(crate) fn gpu_or_first(&self) -> u32 {
+        self.gpu().unwrap_or(0)
+    }
+
     /// The memory node that staging memory for it should lie on, where there are several.
     pub(crate) fn node(&self) -> Option<u32> {
         match self {

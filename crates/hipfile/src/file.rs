@@ -41,6 +41,16 @@ pub struct DirectAlign {
     pub read_offset: u32,
 }
 
+impl DirectAlign {
+    /// Of file offsets and lengths in one direction.
+    pub(crate) fn of_offsets(self, op: Op) -> u32 {
+        match op {
+            Op::Read => self.read_offset,
+            Op::Write => self.offset,
+        }
+    }
+}
+
 /// Alignments beyond this are as good as no direct I/O: the smallest Block holds no more, and no storage asks for more.
 const LARGEST_ALIGN: u32 = 64 << 10;
 

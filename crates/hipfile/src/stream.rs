@@ -259,28 +259,24 @@ impl Queueing<'_> {
         match self.operation.op {
             Op::Read => {
                 for piece in 0..copies {
-                    if piece == 0 && self.has_come() {
-                        self.begin()?;
-                    } else {
-                        self.gate()?;
-                    }
+                    self.gate(piece == 0 && self.has_come())?;
                     self.copy()?;
                 }
                 if copies == 0 {
-                    self.gate()?;
+                    self.gate(false)?;
                 }
             }
             Op::Write => {
                 // What is to be copied must be known before the copy. Where no direct engine can have a part in it, that
                 // takes no thread.
                 if direct || copies == 0 {
-                    self.gate()?;
+                    self.gate(false)?;
                 } else {
                     self.call(plan, 0)?;
                 }
                 for _ in 0..copies {
                     self.copy()?;
-                    self.gate()?;
+                    self.gate(false)?;
                 }
             }
         }
@@ -298,13 +294,18 @@ impl Queueing<'_> {
         queued
     }
 
-    fn gate(&self) -> Result<()> {
+    /// Holds the stream until a thread has done its part. Of a stream that is `here` no function need say so.
+    fn gate(&self, here: bool) -> Result<()> {
         let operation = self.operation;
         let ticket = operation.lane.next_ticket();
         if operation.lane.parks() {
             return self.call(park, ticket);
         }
-        self.call(hand_over, ticket)?;
+        if here {
+            start(Call { operation: Arc::clone(operation), ticket });
+        } else {
+            self.call(hand_over, ticket)?;
+        }
         self.streams.wait(self.gpu, self.stream, operation.seat.word, ticket)
     }
 
@@ -313,14 +314,6 @@ impl Queueing<'_> {
     fn has_come(&self) -> bool {
         let lane = &self.operation.lane;
         !lane.parks() && lane.is_alone() && self.streams.is_idle(self.stream)
-    }
-
-    /// A gate of a stream that is here.
-    fn begin(&self) -> Result<()> {
-        let operation = self.operation;
-        let ticket = operation.lane.next_ticket();
-        start(Call { operation: Arc::clone(operation), ticket });
-        self.streams.wait(self.gpu, self.stream, operation.seat.word, ticket)
     }
 
     fn copy(&self) -> Result<()> {

@@ -15,7 +15,7 @@ use gpu_sys::cuda_load::{self, LoadError};
 
 use super::topology::{emulation_note, near_node, text};
 use super::{Absence, Device, DeviceInfo, MemoryKind, Region, Streams, UnderWay};
-use crate::buffer::{DevPtr, Place, Span};
+use crate::buffer::{DevPtr, Span};
 use crate::config::{Config, DeviceChoice, Order};
 use crate::error::{Error, ErrorKind, Result};
 use copy::{Channel, Side};
@@ -143,13 +143,6 @@ impl Cuda {
             let why = format!("there is no GPU {ordinal}; this process has {}", self.gpus.len());
             Error::message(ErrorKind::DeviceNotFound, op, why)
         })
-    }
-
-    fn ordinal_of(place: &Place) -> u32 {
-        match place {
-            Place::Device { ordinal, .. } => *ordinal,
-            Place::Host => 0,
-        }
     }
 
     /// Asks for facts about an address. Each is left as it is when CUDA does not know the address.
@@ -312,7 +305,7 @@ impl Device for Cuda {
 
     fn upload(&self, to: &Span<'_>, from: &[u8]) -> Result<()> {
         assert_eq!(to.len(), from.len(), "both sides of a copy are equally long");
-        let ordinal = Self::ordinal_of(to.place());
+        let ordinal = to.place().gpu_or_first();
         // SAFETY: the span proves the device range, the slice the host range; the call returns when both are done with.
         unsafe { self.copy("copy to the GPU", ordinal, to.start(), Side::Source(from.as_ptr()), from.len()) }
     }
@@ -326,7 +319,7 @@ impl Device for Cuda {
             [] => Ok(()),
             [(to, from)] => self.upload(to, from),
             [(first, _), ..] => {
-                let ordinal = Self::ordinal_of(first.place());
+                let ordinal = first.place().gpu_or_first();
                 let all =
                     pieces.iter().map(|(to, from)| (to.start(), from.as_ptr(), to.len().min(from.len())));
                 // SAFETY: the spans prove the device ranges, the slices the host ranges; all is waited for here.
@@ -350,13 +343,13 @@ impl Device for Cuda {
         }
         let piece = std::iter::once((to.start(), from.as_ptr(), from.len()));
         // SAFETY: the span proves the device range, the slice the host range; that they stay is the caller's promise.
-        let uploading = unsafe { self.uploading(Self::ordinal_of(to.place()), piece) }?;
+        let uploading = unsafe { self.uploading(to.place().gpu_or_first(), piece) }?;
         Ok(Some(Box::new(uploading)))
     }
 
     fn download(&self, from: &Span<'_>, to: &mut [u8]) -> Result<()> {
         assert_eq!(from.len(), to.len(), "both sides of a copy are equally long");
-        let ordinal = Self::ordinal_of(from.place());
+        let ordinal = from.place().gpu_or_first();
         let (at, len) = (from.start(), to.len());
         // SAFETY: the span proves the device range, the slice the host range; the call returns when both are done with.
         unsafe { self.copy("copy from the GPU", ordinal, at, Side::Target(to.as_mut_ptr()), len) }

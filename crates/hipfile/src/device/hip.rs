@@ -13,7 +13,7 @@ use gpu_sys::library::Library;
 
 use super::topology::{emulation_note, near_node, text};
 use super::{Absence, Device, DeviceInfo, MemoryKind, PeerToPeer, Region, Streams};
-use crate::buffer::{DevPtr, Place, Span};
+use crate::buffer::{DevPtr, Span};
 use crate::config::{Config, DeviceChoice, Order};
 use crate::error::{Error, ErrorKind, Result};
 use crate::op::Op;
@@ -271,13 +271,6 @@ impl Hip {
         Ok(())
     }
 
-    fn ordinal_of(place: &Place) -> u32 {
-        match place {
-            Place::Device { ordinal, .. } => *ordinal,
-            Place::Host => 0,
-        }
-    }
-
     fn amd_file(&self) -> Option<(AmdFileFn, AmdFileFn)> {
         *self.amd_file.get_or_init(|| hip_load::lookup_amd_file(&self.api, self.library))
     }
@@ -299,7 +292,7 @@ impl Hip {
             return Err(Error::os(op.name(), libc::ENOSYS));
         };
         self.start_thread(op)?;
-        let _on = self.on(Self::ordinal_of(span.place()))?;
+        let _on = self.on(span.place().gpu_or_first())?;
         if !held {
             self.await_work()?;
         }
@@ -485,7 +478,7 @@ impl Device for Hip {
 
     fn upload(&self, to: &Span<'_>, from: &[u8]) -> Result<()> {
         assert_eq!(to.len(), from.len(), "both sides of a copy are equally long");
-        let _on = self.on(Self::ordinal_of(to.place()))?;
+        let _on = self.on(to.place().gpu_or_first())?;
         let target = std::ptr::without_provenance_mut(to.start());
         let (source, kind) = (from.as_ptr().cast(), hip::MEMCPY_HOST_TO_DEVICE);
         // SAFETY: the span proves the device range, the slice the host range; the call returns when both are done with.
@@ -494,7 +487,7 @@ impl Device for Hip {
 
     fn download(&self, from: &Span<'_>, to: &mut [u8]) -> Result<()> {
         assert_eq!(from.len(), to.len(), "both sides of a copy are equally long");
-        let _on = self.on(Self::ordinal_of(from.place()))?;
+        let _on = self.on(from.place().gpu_or_first())?;
         let source = std::ptr::without_provenance(from.start());
         let (target, kind) = (to.as_mut_ptr().cast(), hip::MEMCPY_DEVICE_TO_HOST);
         // SAFETY: the span proves the device range, the slice the host range; the call returns when both are done with.

@@ -21,9 +21,8 @@ fn sync(transfer: &Transfer<'_>) -> Result<()> {
 
 /// Whether direct access would want it otherwise aligned.
 fn is_unaligned(transfer: &Transfer<'_>) -> bool {
-    let (mem, offset) = transfer.file.direct_align().map_or((4096, 4096), |align| {
-        (align.mem, if transfer.op == Op::Read { align.read_offset } else { align.offset })
-    });
+    let align = transfer.file.direct_align();
+    let (mem, offset) = align.map_or((4096, 4096), |align| (align.mem, align.of_offsets(transfer.op)));
     let off = transfer.file_offset | transfer.len() as u64;
     off & u64::from(offset - 1) != 0 || transfer.span.start() & (mem as usize - 1) != 0
 }

@@ -178,11 +178,7 @@ fn way<'a>(transfer: &Transfer<'a>) -> Result<Way<'a>> {
     if !plain.direct_only {
         return Ok(Way { file, fd: plain.fd, align: 1, leave_nothing });
     }
-    let align = match (file.direct_align(), op) {
-        (Some(align), Op::Read) => align.read_offset,
-        (Some(align), Op::Write) => align.offset,
-        (None, _) => 4096,
-    } as usize;
+    let align = file.direct_align().map_or(4096, |align| align.of_offsets(op)) as usize;
     if op == Op::Write
         && !(transfer.file_offset.is_multiple_of(align as u64) && transfer.len().is_multiple_of(align))
     {

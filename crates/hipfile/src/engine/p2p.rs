@@ -54,11 +54,7 @@ impl Engine for P2p {
         if file.direct().is_none() {
             return Err(Reason::NoDirectIo);
         }
-        let offset_align = match transfer.op {
-            Op::Read => align.read_offset,
-            Op::Write => align.offset,
-        };
-        let align = DRIVER_ALIGN.max(offset_align.into()).max(align.mem.into());
+        let align = DRIVER_ALIGN.max(align.of_offsets(transfer.op).into()).max(align.mem.into());
         let start = transfer.file_offset;
         let end = start + transfer.len() as u64;
         let (first, last) = (start.next_multiple_of(align), end - end % align);

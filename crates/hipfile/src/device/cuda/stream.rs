@@ -222,7 +222,7 @@ impl Streams for Cuda {
     fn is_idle(&self, stream: StreamPtr) -> bool {
         const OP: &str = "look at stream";
         // A blocking stream waits for the default stream, which nobody may ask about while it captures.
-        if matches!(stream.0, 0 | cuda::STREAM_LEGACY | cuda::STREAM_PER_THREAD) {
+        if self.is_legacy(stream) || self.is_per_thread(stream) {
             return false;
         }
         let Ok(_on) = self.on_stream(OP, handle(stream)) else { return false };

@@ -142,7 +142,7 @@ impl Streams for Hip {
     fn is_idle(&self, stream: StreamPtr) -> bool {
         let (mut flags, _relaxed) = (0, self.relaxed());
         // A blocking stream waits for the default stream, which nobody may ask about while it captures.
-        !matches!(stream.0, 0 | hip::STREAM_LEGACY | hip::STREAM_PER_THREAD)
+        !(self.is_legacy(stream) || self.is_per_thread(stream))
             // SAFETY: `flags` is writable; the stream is the caller's.
             && self.call("look at stream", unsafe { (self.api.hipStreamGetFlags)(handle(stream), &raw mut flags) }).is_ok()
             && flags & hip::STREAM_NON_BLOCKING != 0
