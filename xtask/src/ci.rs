@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::cmd::{cargo, cmd};
 use crate::nextest::Nextest;
 use crate::steps::{self, Step};
-use crate::{abi, dist, layout, tidy, tools};
+use crate::{abi, dist, layout, python, tidy, tools};
 
 /// In this order. What needs a nightly toolchain (Miri, the thread sanitizer) is in `deep`.
 const STEPS: &[Step] = &[
@@ -39,6 +39,12 @@ const STEPS: &[Step] = &[
         what: "C programs: plain, under valgrind, with the address sanitizer",
         fast: false,
         run: c_tests,
+    },
+    Step {
+        name: "python",
+        what: "the Python package from its wheel, by the oldest and the newest Python",
+        fast: false,
+        run: python::run,
     },
     Step { name: "referee", what: "the HIP table against the oldest bindings", fast: false, run: referee },
     Step { name: "dist", what: "the staged tree as it is shipped", fast: false, run: dist_release },

@@ -16,6 +16,7 @@ mod dist;
 mod layout;
 mod nextest;
 mod nightly;
+mod python;
 mod steps;
 mod tidy;
 mod tools;

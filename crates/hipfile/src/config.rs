@@ -139,6 +139,9 @@ words! {
 pub struct Config {
     /// Which GPU runtime to use.
     pub device: DeviceChoice,
+    /// Whether the emulated GPU serves, with a line on standard error, where [`DeviceChoice::Auto`] finds no real one. For
+    /// programs that are to run anywhere; no setting.
+    pub emulated_without_gpu: bool,
     /// The HIP runtime to load, instead of the usual names.
     pub hip_library: Option<PathBuf>,
     /// Where ROCm is installed, looked into after the usual names.
@@ -226,6 +229,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             device: DeviceChoice::Auto,
+            emulated_without_gpu: false,
             hip_library: None,
             rocm_path: None,
             fallback: Fallback::Allow,

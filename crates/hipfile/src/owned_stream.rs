@@ -214,6 +214,22 @@ impl Stream {
     }
 }
 
+impl Driver {
+    /// Waits until a stream of the caller's has nothing more to do: what was queued on it before may then be read, and
+    /// overwritten, by transfers that do not know the stream.
+    ///
+    /// # Errors
+    /// Why no runtime serves, `AsyncNotSupported`, or the runtime's error.
+    ///
+    /// # Safety
+    /// The stream is one of the runtime that serves, and stays until the call returns.
+    pub unsafe fn wait_for_stream(&self, stream: StreamPtr) -> Result<()> {
+        const OP: &str = "wait for stream";
+        self.check_process(OP, ErrorKind::DriverClosing)?;
+        streams_of(self.inner.devices().first()?.as_ref(), OP)?.synchronize(stream)
+    }
+}
+
 impl Drop for Stream {
     fn drop(&mut self) {
         let held = std::mem::take(&mut *lock(&self.held));

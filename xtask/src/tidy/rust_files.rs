@@ -88,7 +88,9 @@ pub(super) fn long(files: &[File]) -> usize {
 /// The numbers of the behaviours after which tests are named, `fn behaviour_57_...`, in order.
 pub(super) fn behaviours(files: &[File]) -> String {
     let mut numbers = BTreeSet::new();
-    for file in files.iter().filter(|file| file.is_rust() || file.path.ends_with(".c")) {
+    for file in
+        files.iter().filter(|file| file.is_rust() || [".c", ".py"].iter().any(|end| file.path.ends_with(end)))
+    {
         for (at, prefix) in file.text.match_indices("behaviour_") {
             let rest = &file.text[at + prefix.len()..];
             let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());

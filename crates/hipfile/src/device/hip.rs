@@ -49,6 +49,11 @@ pub(super) fn is_loaded(config: &Config) -> bool {
     config.hip_library.is_some() || hip_load::is_loaded()
 }
 
+/// Whether an error means that a runtime is there and sees no GPU. CUDA's number for it is the same.
+pub(super) fn means_no_gpu(error: &Error) -> bool {
+    error.kind() == ErrorKind::HipDriverError && error.device_code() == Some(HipError::NO_DEVICE.0 as i32)
+}
+
 /// The emulated GPU, and nobody is told that it is one: what lies below a file counts then.
 #[cfg(test)]
 #[cfg(feature = "emulation")]

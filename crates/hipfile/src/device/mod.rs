@@ -321,6 +321,13 @@ impl Devices {
                 }
             }
         }
+        let no_gpu = unfit.as_ref().is_none_or(hip::means_no_gpu);
+        if serving.is_empty() && no_gpu && config.emulated_without_gpu && config.device == DeviceChoice::Auto
+        {
+            // Whatever keeps the emulation from serving too, the reason to tell is why nothing real serves.
+            serving.extend(hip::open(&Config { device: DeviceChoice::Emulated, ..config.clone() }));
+            serving.iter().for_each(|device| say_emulated(device.as_ref()));
+        }
         let absence = if unfit.is_some() { Reason::RuntimeUnfit } else { Reason::NoRuntime };
         let why_none = unfit.unwrap_or_else(|| {
             let why = if reasons.is_empty() {

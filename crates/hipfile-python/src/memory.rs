@@ -1,0 +1,96 @@
+//! Device memory that Python owns: for tests, for laptops, and for code that brings no array library. It moves bytes
+//! between host and device, never files.
+
+use std::sync::{Mutex, PoisonError};
+
+use hipfile::{Buffer, Driver};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::errors::ForPython;
+use crate::global;
+
+/// Device memory, freed with the object.
+#[pyclass(frozen, module = "hipfile._core")]
+pub(crate) struct DeviceMemory {
+    /// Locked with the interpreter released only.
+    buffer: Mutex<Option<Buffer>>,
+    /// The address.
+    #[pyo3(get)]
+    ptr: usize,
+    /// The size in bytes.
+    #[pyo3(get)]
+    nbytes: usize,
+    /// The number of the GPU.
+    #[pyo3(get)]
+    device: u32,
+    /// Whether the GPU is the emulated one.
+    #[pyo3(get)]
+    emulated: bool,
+}
+
+impl DeviceMemory {
+    fn make(driver: &Driver, nbytes: usize, device: u32) -> hipfile::Result<DeviceMemory> {
+        let buffer = Buffer::alloc(driver, device, nbytes)?;
+        // It is for the user to register, with the driver that transfers are made by.
+        driver.deregister_buffer(buffer.ptr())?;
+        let emulated = driver.devices()?.iter().any(|known| known.ordinal == device && known.emulated);
+        let ptr = buffer.ptr().0;
+        Ok(DeviceMemory { buffer: Mutex::new(Some(buffer)), ptr, nbytes, device, emulated })
+    }
+
+    fn check(&self, offset: usize, nbytes: usize) -> PyResult<()> {
+        if offset.checked_add(nbytes).is_some_and(|end| end <= self.nbytes) {
+            return Ok(());
+        }
+        let whole = self.nbytes;
+        Err(PyValueError::new_err(format!("{nbytes} bytes at {offset} leave the memory of {whole} bytes")))
+    }
+}
+
+#[pymethods]
+impl DeviceMemory {
+    /// `nbytes` bytes, at least 1, on a GPU; not registered.
+    #[new]
+    fn new(py: Python<'_>, nbytes: usize, device: u32) -> PyResult<DeviceMemory> {
+        let driver = global::allocating().for_python(py)?;
+        py.detach(|| DeviceMemory::make(&driver, nbytes, device)).for_python(py)
+    }
+
+    /// Copies host bytes to `offset`.
+    fn upload(&self, py: Python<'_>, offset: usize, data: PyBuffer<u8>) -> PyResult<()> {
+        self.check(offset, data.len_bytes())?;
+        let bytes = data.to_vec(py)?;
+        let copied = py.detach(|| {
+            let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+            buffer.as_mut().map_or(Ok(()), |buffer| buffer.upload(offset, &bytes))
+        });
+        copied.for_python(py)
+    }
+
+    /// `nbytes` bytes from `offset` on.
+    fn download<'py>(&self, py: Python<'py>, offset: usize, nbytes: usize) -> PyResult<Bound<'py, PyBytes>> {
+        self.check(offset, nbytes)?;
+        PyBytes::new_with(py, nbytes, |to| {
+            let copied = py.detach(|| {
+                let buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+                buffer.as_ref().map_or(Ok(()), |buffer| buffer.download(offset, to))
+            });
+            copied.for_python(py)
+        })
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        let buffer = self.buffer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if global::is_exiting() {
+            // The GPU's runtime may be gone already; the process's end frees the memory.
+            return std::mem::forget(buffer);
+        }
+        // Freeing waits for the GPU.
+        Python::attach(|py| py.detach(|| drop(buffer)));
+    }
+}

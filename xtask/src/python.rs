@@ -1,0 +1,232 @@
+//! The Python package: builds its wheel, and runs its tests from the installed wheel in a new environment, by the oldest and
+//! the newest Python of this machine. What the package promises is in its tests.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use crate::cmd::{Cmd, cmd, which};
+use crate::layout;
+
+/// Builds wheels.
+const MATURIN: &str = "maturin==1.16.0";
+/// What the tests need beside the package.
+const REQUIREMENTS: &str = "crates/hipfile-python/tests/requirements.txt";
+/// The first that has the stable interface the wheel is built for.
+const OLDEST: (u32, u32) = (3, 11);
+
+/// A Python on this machine.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Python {
+    version: (u32, u32),
+    free_threaded: bool,
+    path: PathBuf,
+}
+
+impl Python {
+    fn name(&self) -> String {
+        let (major, minor) = self.version;
+        format!("{major}.{minor}{}", if self.free_threaded { "t" } else { "" })
+    }
+
+    /// What a program is, by its own word; `None` for what does not start.
+    fn ask(path: PathBuf) -> Option<Python> {
+        const QUESTION: &str = "import sys, sysconfig; \
+             print(*sys.version_info[:2], int(sysconfig.get_config_var('Py_GIL_DISABLED') or 0), sys.executable)";
+        let answer = std::process::Command::new(&path).arg("-Ic").arg(QUESTION).output().ok()?;
+        answer.status.success().then(|| Python::understand(&String::from_utf8_lossy(&answer.stdout)))?
+    }
+
+    fn understand(answer: &str) -> Option<Python> {
+        let mut words = answer.trim().splitn(4, ' ');
+        let mut number = || words.next()?.parse().ok();
+        let (version, free) = ((number()?, number()?), number()?);
+        Some(Python { version, free_threaded: free != 0, path: words.next()?.into() })
+    }
+}
+
+/// Every Python that can be found, from the oldest to the newest.
+pub(crate) fn pythons() -> &'static [Python] {
+    static FOUND: OnceLock<Vec<Python>> = OnceLock::new();
+    FOUND.get_or_init(find)
+}
+
+/// Looks on `PATH`, and where pyenv keeps its own.
+fn find() -> Vec<Python> {
+    let names =
+        (OLDEST.1..OLDEST.1 + 10).flat_map(|minor| [format!("python3.{minor}"), format!("python3.{minor}t")]);
+    let mut paths: Vec<PathBuf> =
+        names.chain(["python3".to_owned()]).filter_map(|name| which(&name)).collect();
+    let home = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".pyenv")));
+    if let Some(entries) = home.and_then(|home| home.join("versions").read_dir().ok()) {
+        paths.extend(
+            entries.flatten().map(|entry| entry.path().join("bin/python3")).filter(|path| path.is_file()),
+        );
+    }
+    let mut found: Vec<Python> = paths.into_iter().filter_map(Python::ask).collect();
+    found.retain(|python| python.version >= OLDEST);
+    found.sort();
+    found.dedup_by(|a, b| (a.version, a.free_threaded) == (b.version, b.free_threaded));
+    found
+}
+
+/// The oldest and the newest of those with an interpreter lock.
+fn ends(found: &[Python]) -> Vec<&Python> {
+    let usual: Vec<&Python> = found.iter().filter(|python| !python.free_threaded).collect();
+    match usual.as_slice() {
+        [] => vec![],
+        [only] => vec![only],
+        [first, .., last] => vec![first, last],
+    }
+}
+
+/// The step of `cargo xtask ci`.
+///
+/// # Errors
+/// The wheel does not build, or a test fails.
+pub(crate) fn run() -> Result<(), String> {
+    let found = pythons();
+    let chosen = ends(found);
+    let Some(first) = chosen.first() else {
+        println!("SKIP: the Python package: there is no Python 3.{} or later", OLDEST.1);
+        return Ok(());
+    };
+    if chosen.len() == 1 {
+        println!("SKIP: the package on a newer Python: {} is the only one here", first.name());
+    }
+    if !found.iter().any(|python| python.free_threaded) {
+        println!("SKIP: the package on a free-threaded Python: there is none here");
+    }
+    let wheel = build()?;
+    chosen.iter().try_for_each(|python| {
+        let environment = environment(python, "test", Path::new(REQUIREMENTS), &[&wheel])?;
+        cmd(environment.join("bin/python"))
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .words("-m pytest -c crates/hipfile-python/pyproject.toml crates/hipfile-python/tests")
+            .run()
+    })
+}
+
+/// Builds the wheel, unoptimized like everything that tests use.
+///
+/// # Errors
+/// It does not build.
+pub(crate) fn build() -> Result<PathBuf, String> {
+    let out = layout::target().join("python/wheels");
+    let _ = fs::remove_dir_all(&out);
+    let kitchen = kitchen()?;
+    cmd(kitchen.join("bin/maturin"))
+        .words("build --quiet --locked --profile dev --manifest-path crates/hipfile-python/Cargo.toml --out")
+        .arg(&out)
+        .arg("--interpreter")
+        .arg(kitchen.join("bin/python"))
+        .run()?;
+    let entries = out.read_dir().map_err(|e| format!("{}: {e}", out.display()))?;
+    let wheels: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    match wheels.as_slice() {
+        [wheel] => Ok(wheel.clone()),
+        others => Err(format!("one wheel was to be built, not {}", others.len())),
+    }
+}
+
+fn tools() -> PathBuf {
+    layout::target().join("tools")
+}
+
+/// The environment with pip and maturin that the others are made from; made once.
+fn kitchen() -> Result<PathBuf, String> {
+    let none = || "there is no Python to build with".to_owned();
+    let python = *ends(pythons()).first().ok_or_else(none)?;
+    let home = tools().join(format!("python{}-{}", python.name(), MATURIN.replace("==", "-")));
+    once(&home, || {
+        cmd(&python.path).words("-m venv").arg(&home).run()?;
+        cmd(home.join("bin/python")).words("-m pip install --quiet").arg(MATURIN).run()
+    })?;
+    Ok(home)
+}
+
+/// Runs `make` unless it succeeded before; what it left unfinished goes first.
+fn once(home: &Path, make: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    let mark = home.join("complete");
+    if mark.is_file() {
+        return Ok(());
+    }
+    let _ = fs::remove_dir_all(home);
+    make()?;
+    fs::write(&mark, "").map_err(|e| format!("{}: {e}", mark.display()))
+}
+
+/// pip, installing for another interpreter: new environments need none of their own, which takes most of their time.
+fn pip(target: &Path) -> Result<Cmd, String> {
+    Ok(cmd(kitchen()?.join("bin/python")).words("-m pip --quiet --python").arg(target))
+}
+
+/// A new environment with these wheels and what a list of requirements names. The packages are fetched once for each list
+/// and Python; later runs need no network.
+///
+/// # Errors
+/// A package cannot be had.
+pub(crate) fn environment(
+    python: &Python,
+    name: &str,
+    requirements: &Path,
+    wheels: &[&Path],
+) -> Result<PathBuf, String> {
+    let listed = layout::root().join(requirements);
+    let text = fs::read(&listed).map_err(|e| format!("{}: {e}", listed.display()))?;
+    let house = tools().join(format!("wheels-python{}-{:016x}", python.name(), fingerprint(&text)));
+    once(&house, || {
+        let fetch = pip(&python.path)?.words("download --only-binary :all: --dest").arg(&house);
+        fetch.arg("--requirement").arg(&listed).run()
+    })?;
+    let home = layout::target().join("python").join(format!("{name}-{}", python.name()));
+    let _ = fs::remove_dir_all(&home);
+    cmd(&python.path).words("-m venv --without-pip").arg(&home).run()?;
+    let install = pip(&home.join("bin/python"))?.words("install --no-index --find-links").arg(&house);
+    let install = install.arg("--requirement").arg(&listed);
+    wheels.iter().fold(install, |install, wheel| install.arg(wheel)).run()?;
+    Ok(home)
+}
+
+/// FNV-1a: names a folder by a list's contents.
+fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn python(minor: u32, free_threaded: bool) -> Python {
+        Python { version: (3, minor), free_threaded, path: format!("python3.{minor}").into() }
+    }
+
+    #[test]
+    fn what_an_interpreter_says_is_understood() {
+        let said = Python::understand("3 13 1 /opt/my python/bin/python3\n").expect("an answer");
+        assert_eq!((said.version, said.free_threaded), ((3, 13), true));
+        assert_eq!(
+            (said.name().as_str(), said.path.as_path()),
+            ("3.13t", Path::new("/opt/my python/bin/python3"))
+        );
+        assert_eq!(Python::understand("pyenv: not found"), None);
+        assert_eq!(Python::understand(""), None);
+    }
+
+    #[test]
+    fn the_oldest_and_the_newest_are_chosen() {
+        let all = [python(11, false), python(12, false), python(13, false), python(14, true)];
+        let minors = |found: &[Python]| ends(found).iter().map(|python| python.version.1).collect::<Vec<_>>();
+        assert_eq!(minors(&all), [11, 13]);
+        assert_eq!(minors(&all[..1]), [11]);
+        assert_eq!(minors(&all[3..]), [0_u32; 0]);
+    }
+
+    #[test]
+    fn different_lists_have_different_folders() {
+        assert_ne!(fingerprint(b"numpy==2.0"), fingerprint(b"numpy==2.1"));
+    }
+}
