@@ -194,7 +194,8 @@ pub struct Config {
     pub pinned_max: usize,
     /// How long staging memory is kept without need; `None` for ever.
     pub pool_idle: Option<Duration>,
-    /// Bytes of staging memory for streams alone; at least one Block. A stream with work queued has one Block of it.
+    /// Bytes of staging memory for streams alone; at least one Block. A stream with work queued has one Block of it, one with
+    /// large reads more.
     pub stream_len: usize,
     /// After how long without progress a call that waits for a batch says on standard error what it waits for; `None` for
     /// never.
@@ -262,7 +263,7 @@ impl Default for Config {
             pool_len: 64 << 20,
             pinned_max: 16 << 40,
             pool_idle: Some(Duration::from_secs(10)),
-            stream_len: 32 << 20,
+            stream_len: 64 << 20,
             wait_notice: Some(Duration::from_secs(10)),
             batch_size: 4096,
             batch_timeout: None,
@@ -403,6 +404,11 @@ impl Config {
     /// Most threads that copy for one transfer, the caller's among them.
     pub fn threads_per_request(&self) -> usize {
         if self.parallel_io { self.request_parallelism.min(self.io_threads) } else { 1 }
+    }
+
+    /// Most threads that fill for one transfer of a stream. Some of them wait for storage.
+    pub(crate) fn threads_ahead(&self) -> usize {
+        if self.parallel_io { self.threads_per_request().max(4) } else { 1 }
     }
 
     /// Whether the live settings agree with those that are frozen.

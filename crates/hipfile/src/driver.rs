@@ -101,7 +101,7 @@ impl Driver {
     /// As [`Driver::open`].
     pub fn open_with(config: Config, statistics: &Statistics) -> Result<Driver> {
         let level = config.stats_level;
-        let lanes = Lanes::new(config.block_len, config.stream_max());
+        let lanes = Lanes::new(config.block_len, config.stream_max(), config.threads_ahead());
         let pool_max = config.pool_max(lanes.limit(config.stream_max()));
         let blocks = BlockPool::new(config.block_len, pool_max, config.pool_idle);
         let limits = Arc::new(Limits::new(&config));

@@ -150,6 +150,14 @@ impl Error {
         self
     }
 
+    /// The same of a transfer of so many bytes, of which it was a part.
+    pub(crate) fn of_len(mut self, len: usize) -> Error {
+        if let Some(context) = &mut self.context {
+            Arc::make_mut(context).len = len;
+        }
+        self
+    }
+
     pub(crate) fn of_entry(self, entry: usize) -> Error {
         Error { entry: Some(entry), ..self }
     }

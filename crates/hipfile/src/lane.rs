@@ -1,28 +1,27 @@
 //! What operations of one stream share while any of them is queued: a pinned Block, the words of its copies, and the word
-//! that holds it. They come from a reserve that nobody else uses, so that nobody can keep them from a stream.
+//! that holds it; large ones a ring of more of that. They come from a reserve that nobody else uses, so that nobody can keep
+//! them from a stream.
+
+mod reserve;
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use self::reserve::{Kept, Reserve};
 use crate::device::{Device, LateWords, Pinned, StreamPtr, Streams};
-use crate::error::{Error, ErrorKind, Result};
-use crate::sys;
+use crate::error::{Error, Result};
 use crate::usage::thread_stripe;
 use crate::workers::{Job, Workers};
 
 /// Threads that do the file I/O of held streams; most of them wait for storage most of the time.
 const THREADS: usize = 16;
-/// Bytes of a seat beside its Block: three words for copies, one to park at.
-const CONTROL: usize = 64;
-/// `hipErrorOutOfMemory`, what a caller is told when the reserve is used up. The same number in CUDA.
-const OUT_OF_MEMORY: u32 = 2;
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A Block and the words that go with it.
+/// A Block, or several adjacent ones, and the words that go with it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {
     pub(crate) block: Pinned,
@@ -38,13 +37,30 @@ impl Seat {
     /// # Safety
     /// Nobody else uses them meanwhile.
     pub(crate) unsafe fn bytes<'b>(&self) -> &'b mut [u8] {
-        let start: *mut u8 = std::ptr::with_exposed_provenance_mut(self.block.host);
+        // SAFETY: as this function demands.
+        unsafe { self.part(0..self.block.len) }
+    }
+
+    /// Some of the Block's bytes.
+    ///
+    /// # Safety
+    /// Nobody else uses them meanwhile.
+    pub(crate) unsafe fn part<'b>(&self, range: Range<usize>) -> &'b mut [u8] {
+        assert!(range.start <= range.end && range.end <= self.block.len, "a part of a Block");
+        let start: *mut u8 = std::ptr::with_exposed_provenance_mut(self.block.host + range.start);
         // SAFETY: a Block of a reserve is never given back and was zeroed at first; the rest is the caller's promise.
-        unsafe { std::slice::from_raw_parts_mut(start, self.block.len) }
+        unsafe { std::slice::from_raw_parts_mut(start, range.len()) }
+    }
+
+    /// Tells the next copy what to do.
+    pub(crate) fn say(&self, to: usize, from: usize, len: usize) {
+        for (word, value) in self.late().iter().zip([to, from, len]) {
+            word.store(value as u64, Ordering::Release);
+        }
     }
 
     /// What the next copy copies.
-    pub(crate) fn late(&self) -> &'static LateWords {
+    fn late(&self) -> &'static LateWords {
         let words: *const LateWords = std::ptr::with_exposed_provenance(self.late_host);
         // SAFETY: control memory of a reserve is never given back, is aligned, and is accessed as atomics only.
         unsafe { &*words }
@@ -60,100 +76,6 @@ fn word_at(address: usize) -> &'static AtomicU64 {
     let word: *mut u64 = std::ptr::with_exposed_provenance_mut(address);
     // SAFETY: words of a reserve are never given back, are aligned, and are accessed as atomics only.
     unsafe { AtomicU64::from_ptr(word) }
-}
-
-/// All seats of a runtime, and what else must not be made while a stream is held.
-#[derive(Debug)]
-pub(crate) struct Reserve {
-    runtime: &'static str,
-    emulated: bool,
-    block_len: usize,
-    count: usize,
-    parks: bool,
-    free: Mutex<Vec<Seat>>,
-    /// The copy kernel of each GPU.
-    kernels: Mutex<HashMap<u32, usize>>,
-    forks: u32,
-}
-
-/// Reserves of drivers that are gone: pinned memory cannot be given back where a driver ends, so the next driver takes it.
-static KEPT: Mutex<Vec<Reserve>> = Mutex::new(Vec::new());
-
-impl Reserve {
-    fn make(
-        device: &dyn Device,
-        streams: &dyn Streams,
-        gpu: u32,
-        block_len: usize,
-        count: usize,
-    ) -> Result<Reserve> {
-        let parks = !streams.can_wait(gpu);
-        let fits = |kept: &Reserve| {
-            (kept.runtime, kept.emulated, kept.block_len, kept.count, kept.parks, kept.forks)
-                == (device.name(), device.is_emulated(), block_len, count, parks, sys::forks())
-        };
-        if let Ok(mut kept) = KEPT.try_lock()
-            && let Some(at) = kept.iter().position(fits)
-        {
-            return Ok(kept.swap_remove(at));
-        }
-        let memory = streams.alloc_pinned(gpu, count * (block_len + CONTROL))?;
-        let mut free = Vec::with_capacity(count);
-        for index in 0..count {
-            let (block, control) = (index * block_len, count * block_len + index * CONTROL);
-            let late_host = memory.host + control;
-            free.push(Seat {
-                block: Pinned { host: memory.host + block, device: memory.device + block, len: block_len },
-                late_host,
-                late_device: memory.device + control,
-                word: if parks { late_host + 32 } else { streams.alloc_word(gpu)? },
-            });
-        }
-        Ok(Reserve {
-            runtime: device.name(),
-            emulated: device.is_emulated(),
-            block_len,
-            count,
-            parks,
-            free: Mutex::new(free),
-            kernels: Mutex::default(),
-            forks: sys::forks(),
-        })
-    }
-
-    fn kernel(&self, streams: &dyn Streams, gpu: u32) -> Result<usize> {
-        if let Some(kernel) = lock(&self.kernels).get(&gpu) {
-            return Ok(*kernel);
-        }
-        // Outside the lock: loading may wait for the GPU. Loaded twice does no harm.
-        let kernel = streams.load_copy(gpu)?;
-        lock(&self.kernels).insert(gpu, kernel);
-        Ok(kernel)
-    }
-}
-
-/// Keeps what cannot be given back.
-#[derive(Debug)]
-struct Kept(Option<Reserve>);
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        if let Some(reserve) = self.0.take()
-            && reserve.forks == sys::forks()
-            && let Ok(mut kept) = KEPT.try_lock()
-        {
-            kept.push(reserve);
-        }
-    }
-}
-
-impl Kept {
-    fn get(&self) -> &Reserve {
-        match &self.0 {
-            Some(reserve) => reserve,
-            None => unreachable!("it is taken out by drop only"),
-        }
-    }
 }
 
 /// A stream with operations queued, or lately without.
@@ -173,24 +95,40 @@ pub(crate) struct Lane {
 struct LaneState {
     /// Operations queued and not done.
     pending: usize,
-    seat: Option<Seat>,
+    /// The index of its seat.
+    seat: Option<usize>,
     ticket: u64,
+    ring: Option<Ring>,
+}
+
+/// Adjacent seats, for operations that fill some while others are copied.
+#[derive(Debug)]
+struct Ring {
+    seats: Range<usize>,
+    /// The last ticket given out for each seat's word.
+    tickets: Vec<u64>,
+}
+
+/// A place of a ring: as much memory as several seats have, and the words of the first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    pub(crate) seat: Seat,
+    /// The last ticket before those of the operation that it is for.
+    pub(crate) before: u64,
 }
 
 impl Lane {
     /// Begins an operation. The first one takes a seat.
     pub(crate) fn enter(&self) -> Result<Seat> {
-        let mut state = lock(&self.state);
+        let (mut state, reserve) = (lock(&self.state), self.reserve.get());
         let seat = match state.seat {
-            Some(seat) => seat,
+            Some(index) => reserve.seat(index),
             None => {
-                let reserve = self.reserve.get();
-                let seat = lock(&reserve.free).pop().ok_or_else(|| {
-                    let (kind, op) = (ErrorKind::HipDriverError, "take staging memory of streams");
-                    Error::device(kind, op, OUT_OF_MEMORY, "all of it is in use by other streams")
-                })?;
+                let index = reserve.take()?;
+                state.seat = Some(index);
+                let seat = reserve.seat(index);
                 state.ticket = seat.word().load(Ordering::Acquire);
-                *state.seat.insert(seat)
+                seat
             }
         };
         state.pending += 1;
@@ -204,8 +142,45 @@ impl Lane {
         if state.pending == 0
             && let Some(seat) = state.seat.take()
         {
-            lock(&self.reserve.get().free).push(seat);
+            let reserve = self.reserve.get();
+            reserve.leave(seat);
+            if let Some(ring) = state.ring.take() {
+                reserve.leave_ring(ring.seats);
+            }
         }
+    }
+
+    pub(crate) fn block_len(&self) -> usize {
+        self.reserve.get().block_len()
+    }
+
+    /// How many seats the ring of a stream has that an operation has entered. The first who asks determines it: at most
+    /// `most`, or none, where the reserve can spare no two.
+    pub(crate) fn ring(&self, most: usize) -> usize {
+        let mut state = lock(&self.state);
+        if state.ring.is_none() {
+            let reserve = self.reserve.get();
+            state.ring = reserve.take_ring(most).map(|seats| {
+                let word = |index| reserve.seat(index).word().load(Ordering::Acquire);
+                Ring { tickets: seats.clone().map(word).collect(), seats }
+            });
+        }
+        state.ring.as_ref().map_or(0, |ring| ring.seats.len())
+    }
+
+    /// Takes `count` slots of so many seats each for an operation, which makes `uses` of each slot. Operations take turns:
+    /// when the stream is there, all copies of the ones before are done.
+    pub(crate) fn slots(&self, count: usize, seats: usize, uses: impl Fn(usize) -> usize) -> Vec<Slot> {
+        let (mut state, reserve) = (lock(&self.state), self.reserve.get());
+        let Some(ring) = &mut state.ring else { return Vec::new() };
+        let slot = |index| {
+            let mut seat = reserve.seat(ring.seats.start + index * seats);
+            seat.block.len = seats * reserve.block_len();
+            let before = ring.tickets[index * seats];
+            ring.tickets[index * seats] += uses(index) as u64;
+            Slot { seat, before }
+        };
+        (0..count.min(ring.seats.len() / seats)).map(slot).collect()
     }
 
     pub(crate) fn next_ticket(&self) -> u64 {
@@ -216,7 +191,7 @@ impl Lane {
 
     /// Whether streams are held by functions that do not return.
     pub(crate) fn parks(&self) -> bool {
-        self.reserve.get().parks
+        self.reserve.get().parks()
     }
 
     pub(crate) fn open(&self, word: &AtomicU64, ticket: u64) {
@@ -252,6 +227,7 @@ type Key = (&'static str, usize, usize);
 /// The lanes of a driver.
 pub(crate) struct Lanes {
     block_len: usize,
+    threads_ahead: usize,
     count: AtomicUsize,
     reserves: Mutex<Vec<(&'static str, Arc<Kept>)>>,
     /// Held while a reserve is made.
@@ -261,10 +237,12 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// Reserves of `len` bytes in Blocks of `block_len`, at least one. Takes no memory yet.
-    pub(crate) fn new(block_len: usize, len: usize) -> Lanes {
+    /// Reserves of `len` bytes in Blocks of `block_len`, at least one; so many threads at most fill for one operation. Takes
+    /// no memory yet.
+    pub(crate) fn new(block_len: usize, len: usize, threads_ahead: usize) -> Lanes {
         Lanes {
             block_len,
+            threads_ahead: threads_ahead.clamp(1, THREADS),
             count: AtomicUsize::new((len / block_len).max(1)),
             reserves: Mutex::default(),
             making: Mutex::new(()),
@@ -299,7 +277,7 @@ impl Lanes {
                 return Ok(known);
             }
             let count = self.count.load(Ordering::Relaxed);
-            let made = Arc::new(Kept(Some(Reserve::make(device, streams, gpu, self.block_len, count)?)));
+            let made = Arc::new(Kept::new(Reserve::make(device, streams, gpu, self.block_len, count)?));
             lock(&self.reserves).push((device.name(), Arc::clone(&made)));
             Ok::<_, Error>(made)
         };
@@ -340,6 +318,16 @@ impl Lanes {
             })
         };
         Ok(Arc::clone(lanes.entry(key).or_insert_with(fresh)))
+    }
+
+    /// Most threads that fill for one operation.
+    pub(crate) fn threads_ahead(&self) -> usize {
+        self.threads_ahead
+    }
+
+    /// Whether work waits for a thread.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.workers.is_behind()
     }
 
     /// Gives work to a thread.

@@ -118,6 +118,11 @@ impl Walk {
         }
     }
 
+    /// The walk of a part of a transfer, whose first part counts it.
+    pub(crate) fn of_part(first: bool) -> Walk {
+        Walk { counted: if first { 0 } else { u8::MAX }, ..Walk::default() }
+    }
+
     /// Whether nothing was tried yet.
     pub(crate) fn is_new(&self) -> bool {
         self.paced.is_none()

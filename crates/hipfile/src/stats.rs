@@ -203,6 +203,17 @@ pub(crate) struct Split {
     pub(crate) timed: bool,
 }
 
+impl Split {
+    /// Adds how a part of the transfer went.
+    pub(crate) fn add(&mut self, part: Split) {
+        self.direct += part.direct;
+        self.staged += part.staged;
+        self.failed = part.failed.or(self.failed);
+        self.engines |= part.engines;
+        self.timed |= part.timed;
+    }
+}
+
 /// Of so many transfers whose time is not taken the end of one is kept.
 const MARKED: u32 = 4;
 
@@ -214,6 +225,14 @@ impl Meter<'_> {
         self.failed.set(split.failed);
         self.engines.set(split.engines);
         self
+    }
+
+    /// Leaves the rest of the transfer to another thread, which may have another shard.
+    pub(crate) fn pause(&self) -> Split {
+        if let Some(pen) = &self.pen {
+            pen.show();
+        }
+        self.split()
     }
 
     pub(crate) fn split(&self) -> Split {

@@ -2,14 +2,20 @@
 //! it is held while a thread of ours moves bytes between the file and pinned memory, and copies them itself. Nothing that
 //! holds a stream waits for the GPU, takes a pooled Block, allocates or loads. The design: docs/design/0001-stream-gate.md.
 
+mod ahead;
+mod plan;
+mod queueing;
+
 use std::ffi::c_void;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use self::ahead::Ahead;
+use self::plan::Plan;
+use self::queueing::Queueing;
 use crate::buffer::{BufferRecord, DevPtr, Place};
-use crate::device::{LateWords, StreamPtr, Streams};
+use crate::device::StreamPtr;
 use crate::driver::{Driver, FileId, Inner, unknown};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::FileRecord;
@@ -58,14 +64,16 @@ struct Operation {
     quantum: u64,
     lane: Arc<Lane>,
     seat: Seat,
+    /// Where a large read is filled ahead.
+    ahead: Option<Ahead>,
     state: Mutex<State>,
-    /// Told when a thread has opened a gate, for where there is none that holds the stream.
-    opened: Condvar,
+    /// Told when no thread has to do with it any more, for where no gate holds the stream until then.
+    left: Condvar,
 }
 
 struct State {
     /// What it uses; let go of before the result is told, for who sees that may deregister both.
-    uses: Option<Uses>,
+    uses: Option<Arc<Uses>>,
     caller: Option<Box<dyn Caller>>,
     first: Ask,
     bound: bool,
@@ -78,9 +86,13 @@ struct State {
     /// An appended write, as far as it has come.
     collected: Vec<u8>,
     result: Option<Result<usize>>,
-    /// Whether a thread was given the operation and has not opened the gate yet.
-    handed_over: bool,
-    /// Whether somebody waits for that thread.
+    /// How far a read that is filled ahead has got.
+    plan: Option<Plan>,
+    /// Why its unbroken prefix ends where it does.
+    broken: Option<Error>,
+    /// Threads that were given the operation and have not left it yet: one, or those that fill ahead.
+    threads: usize,
+    /// Whether somebody waits for them.
     awaited: bool,
 }
 
@@ -203,6 +215,10 @@ impl Driver {
             None => 0,
         };
         let (base, most) = (ptr.0, first.len);
+        let ahead = (op == Op::Read && buffer_gpu.is_some() && !direct)
+            .then(|| Ahead::new(&lane, most, lead, align as usize, inner.lanes().threads_ahead()))
+            .flatten();
+        let (ahead, plan) = ahead.unzip();
         let operation = Arc::new(Operation {
             inner: Arc::clone(inner),
             op,
@@ -211,8 +227,9 @@ impl Driver {
             quantum: align,
             lane: Arc::clone(&lane),
             seat,
+            ahead,
             state: Mutex::new(State {
-                uses: Some(Uses { file, buffer }),
+                uses: Some(Arc::new(Uses { file, buffer })),
                 caller: Some(caller),
                 first,
                 bound: fixed,
@@ -222,10 +239,12 @@ impl Driver {
                 range: 0..0,
                 collected: Vec::new(),
                 result: None,
-                handed_over: false,
+                plan,
+                broken: None,
+                threads: 0,
                 awaited: false,
             }),
-            opened: Condvar::new(),
+            left: Condvar::new(),
         });
         let queue = Queueing { streams, gpu, stream, operation: &operation };
         queue.all(copies, direct).inspect_err(|_| queue.give_up())
@@ -246,127 +265,48 @@ fn checked<'a>(
     Ok(transfer::Transfer { held: true, ..transfer })
 }
 
-/// The commands of one operation, given to the stream one after the other.
-struct Queueing<'a> {
-    streams: &'a dyn Streams,
-    gpu: u32,
-    stream: StreamPtr,
-    operation: &'a Arc<Operation>,
-}
-
-impl Queueing<'_> {
-    fn all(&self, copies: usize, direct: bool) -> Result<()> {
-        match self.operation.op {
-            Op::Read => {
-                for piece in 0..copies {
-                    self.gate(piece == 0 && self.has_come())?;
-                    self.copy()?;
-                }
-                if copies == 0 {
-                    self.gate(false)?;
-                }
-            }
-            Op::Write => {
-                // What is to be copied must be known before the copy. Where no direct engine can have a part in it, that
-                // takes no thread.
-                if direct || copies == 0 {
-                    self.gate(false)?;
-                } else {
-                    self.call(plan, 0)?;
-                }
-                for _ in 0..copies {
-                    self.copy()?;
-                    self.gate(false)?;
-                }
-            }
-        }
-        self.call(done, 0)
-    }
-
-    fn call(&self, function: crate::device::HostFn, ticket: u64) -> Result<()> {
-        let call = Box::into_raw(Box::new(Call { operation: Arc::clone(self.operation), ticket }));
-        // SAFETY: the functions below take the box back, once.
-        let queued = unsafe { self.streams.call(self.gpu, self.stream, function, call.cast()) };
-        if queued.is_err() {
-            // SAFETY: the stream did not take it.
-            drop(unsafe { Box::from_raw(call) });
-        }
-        queued
-    }
-
-    /// Holds the stream until a thread has done its part. Of a stream that is `here` no function need say so.
-    fn gate(&self, here: bool) -> Result<()> {
-        let operation = self.operation;
-        let ticket = operation.lane.next_ticket();
-        if operation.lane.parks() {
-            return self.call(park, ticket);
-        }
-        if here {
-            start(Call { operation: Arc::clone(operation), ticket });
-        } else {
-            self.call(hand_over, ticket)?;
-        }
-        self.streams.wait(self.gpu, self.stream, operation.seat.word, ticket)
-    }
-
-    /// Whether the stream is here already. Then no function of the stream's need say so, which costs more than most reads,
-    /// and nothing of other streams that share its hardware queue has to pass first.
-    fn has_come(&self) -> bool {
-        let lane = &self.operation.lane;
-        !lane.parks() && lane.is_alone() && self.streams.is_idle(self.stream)
-    }
-
-    fn copy(&self) -> Result<()> {
-        let operation = self.operation;
-        let (kernel, late) = (operation.lane.kernel, operation.seat.late_device);
-        let most = operation.most.min(operation.seat.block.len);
-        // SAFETY: the words are set before each copy to a piece of the buffer, which is held, and of the seat's Block;
-        // both stay until `done`, which comes after all copies.
-        unsafe { self.streams.copy(self.gpu, self.stream, kernel, late, most) }
-    }
-
-    /// Something could not be queued: what is queued must do nothing, and the caller's variables are not touched again.
-    fn give_up(&self) {
-        let mut state = lock(&self.operation.state);
-        state.caller = None;
-        state.result = Some(Ok(0));
-        drop(state);
-        if self.call(done, 0).is_err() {
-            // A copy may be queued that nothing comes after: its memory is never used again.
-            std::mem::forget(Arc::clone(self.operation));
-        }
-    }
-}
-
 impl Operation {
     /// Goes on with the transfer: until it is finished, or until the stream has to copy.
     fn advance(&self) {
         let mut state = lock(&self.state);
         let state = &mut *state;
-        self.say(0, 0, 0);
+        self.seat.say(0, 0, 0);
         if state.result.is_some() {
             return;
         }
-        if !state.bound {
-            state.bound = true;
-            if let Some(caller) = &mut state.caller {
-                state.first = caller.bind();
-            }
-            if state.first.len > self.most && state.first.len.min(transfer::MAX_TRANSFER) > self.most {
-                let why = format!("size {} is larger than the {} at submit", state.first.len, self.most);
-                state.result = Some(Err(Error::message(ErrorKind::InvalidValue, self.op.name(), why)));
-                return;
-            }
+        if let Err(error) = self.bind(state) {
+            state.result = Some(Err(error));
+            return;
         }
         let ran = catch_unwind(AssertUnwindSafe(|| self.carry(state)));
         if ran.is_err() {
-            let why = "a defect of the library ended the transfer";
-            state.result = Some(Err(Error::message(ErrorKind::InternalError, self.op.name(), why)));
+            state.result = Some(Err(self.defect()));
         }
     }
 
+    fn defect(&self) -> Error {
+        let why = "a defect of the library ended the transfer";
+        Error::message(ErrorKind::InternalError, self.op.name(), why)
+    }
+
+    /// Takes the parameters as they are now, unless that was done.
+    fn bind(&self, state: &mut State) -> Result<()> {
+        if state.bound {
+            return Ok(());
+        }
+        state.bound = true;
+        if let Some(caller) = &mut state.caller {
+            state.first = caller.bind();
+        }
+        if state.first.len > self.most && state.first.len.min(transfer::MAX_TRANSFER) > self.most {
+            let why = format!("size {} is larger than the {} at submit", state.first.len, self.most);
+            return Err(Error::message(ErrorKind::InvalidValue, self.op.name(), why));
+        }
+        Ok(())
+    }
+
     fn carry(&self, state: &mut State) {
-        let Some(Uses { file, buffer }) = &state.uses else { return };
+        let Some(Uses { file, buffer }) = state.uses.as_deref() else { return };
         let transfer = match checked(self.op, file, buffer, self.base, state.first) {
             Ok(transfer) => transfer,
             Err(error) => return state.result = Some(Err(error)),
@@ -392,8 +332,8 @@ impl Operation {
         let at = stage.position(&transfer, state.range.start);
         let (memory, block) = (transfer.span.start() + state.range.start, self.seat.block.device + at);
         match self.op {
-            Op::Read => self.say(memory, block, state.range.len()),
-            Op::Write => self.say(block, memory, state.range.len()),
+            Op::Read => self.seat.say(memory, block, state.range.len()),
+            Op::Write => self.seat.say(block, memory, state.range.len()),
         }
     }
 
@@ -405,29 +345,27 @@ impl Operation {
         meters.count(bytes, *result.as_ref().unwrap_or(&0) as u64);
     }
 
-    /// Tells the next copy what to do.
-    fn say(&self, to: usize, from: usize, len: usize) {
-        let words: &LateWords = self.seat.late();
-        for (word, value) in words.iter().zip([to, from, len]) {
-            word.store(value as u64, Ordering::Release);
-        }
-    }
-
     fn open(&self, ticket: u64) {
         // Under the lock: who finds the operation in no thread's hands must find the word as it stays.
         let mut state = lock(&self.state);
         self.lane.open(self.seat.word(), ticket);
-        state.handed_over = false;
-        if state.awaited {
-            self.opened.notify_all();
+        self.leave(&mut state);
+    }
+
+    /// A thread is done with the operation.
+    fn leave(&self, state: &mut State) {
+        state.threads -= 1;
+        if state.threads == 0 && state.awaited {
+            self.left.notify_all();
         }
     }
 
     /// Whether a thread is wanted; it counts as given then.
     fn wants_thread(&self) -> bool {
         let mut state = lock(&self.state);
-        state.handed_over = state.result.is_none();
-        state.handed_over
+        let wanted = state.result.is_none();
+        state.threads += usize::from(wanted);
+        wanted
     }
 }
 
@@ -435,8 +373,8 @@ fn start(call: Call) {
     let Call { operation, ticket } = call;
     // Nothing to be done takes no thread; the words are as the last gate left them, so they are said again.
     if !operation.wants_thread() {
-        operation.say(0, 0, 0);
-        return operation.open(ticket);
+        operation.seat.say(0, 0, 0);
+        return operation.lane.open(operation.seat.word(), ticket);
     }
     let inner = Arc::clone(&operation.inner);
     inner.lanes().push(Box::new(move || {
@@ -464,7 +402,7 @@ unsafe extern "C" fn park(data: *mut c_void) {
 
 /// # Safety
 /// As [`hand_over`].
-unsafe extern "C" fn plan(data: *mut c_void) {
+unsafe extern "C" fn plan_write(data: *mut c_void) {
     // SAFETY: as this function demands.
     unsafe { Box::from_raw(data.cast::<Call>()) }.operation.advance();
 }
@@ -475,10 +413,10 @@ unsafe extern "C" fn done(data: *mut c_void) {
     // SAFETY: as this function demands.
     let Call { operation, .. } = unsafe { *Box::from_raw(data.cast::<Call>()) };
     let mut state = lock(&operation.state);
-    // The gate of this thread could not be queued: nothing else keeps the next operation off the Block and the word.
-    while state.handed_over {
+    // The gate of a thread could not be queued: nothing else keeps the next operation off its Block and the word.
+    while state.threads > 0 {
         state.awaited = true;
-        state = operation.opened.wait(state).unwrap_or_else(PoisonError::into_inner);
+        state = operation.left.wait(state).unwrap_or_else(PoisonError::into_inner);
     }
     let (caller, result) = (state.caller.take(), state.result.take());
     let (uses, moved) = (state.uses.take(), state.walk.done());

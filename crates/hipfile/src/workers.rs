@@ -61,6 +61,11 @@ impl Workers {
         Workers { shared: Arc::new(shared), name, most: most.max(1), forks: sys::forks() }
     }
 
+    /// Whether jobs wait for a thread.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.shared.queued.load(Ordering::Relaxed) > 0
+    }
+
     /// Queues a job. Where not one thread can be had it is run here and now.
     pub(crate) fn push(&self, job: Job) {
         let mut state = self.shared.lock();

@@ -114,7 +114,7 @@ impl Inner {
         }
         let meter = self.meter(transfer, Clock::Began(None)).resume(*split);
         let pause = self.router.carry(transfer, &meter, walk, Some(stage));
-        *split = meter.split();
+        *split = meter.pause();
         match pause {
             Pause::Finished(Ok(moved))
                 if transfer.op == Op::Write && self.config.write_sync == WriteSync::Data =>
@@ -123,6 +123,25 @@ impl Inner {
             }
             pause => pause,
         }
+    }
+
+    /// Carries a part of a held stream's transfer, of which others may be under way; `split` says how it went.
+    pub(crate) fn carry_part(
+        &self,
+        part: &Transfer<'_>,
+        first: bool,
+        stage: &mut Stage<'_>,
+        split: &mut Split,
+    ) -> Pause {
+        let meter = self.meter(part, Clock::Began(None));
+        let pause = self.router.carry(part, &meter, &mut Walk::of_part(first), Some(stage));
+        *split = meter.pause();
+        pause
+    }
+
+    /// Tells who listens that a held stream's transfer begins, of which parts are carried.
+    pub(crate) fn parts_begin(&self, transfer: &Transfer<'_>) {
+        begins(transfer);
     }
 
     /// Counts the end of a held stream's transfer, which took so many nanoseconds of our threads.

@@ -235,6 +235,11 @@ impl Pen<'_> {
         self.add(at + 1, bytes);
     }
 
+    /// Tells readers to look here.
+    pub(crate) fn show(&self) {
+        self.sheet.use_row(self.at);
+    }
+
     /// The end of a transfer: the only place where it is counted as one.
     pub(crate) fn ended(&self, ended: &Ended) {
         let class = layout::class_of(ended.len);

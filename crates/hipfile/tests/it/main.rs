@@ -86,5 +86,6 @@ mod suite {
     mod statistics_shown;
     mod stream_rules;
     mod streams;
+    mod streams_ahead;
     mod streams_many;
 }

@@ -1,0 +1,228 @@
+//! The pinned memory that streams share, and the words that go with each Block of it. It knows no stream.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Mutex;
+
+use super::{Seat, lock};
+use crate::device::{Device, Pinned, Streams};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sys;
+
+/// Bytes of a seat beside its Block: three words for copies, one to park at.
+const CONTROL: usize = 64;
+/// `hipErrorOutOfMemory`, what a caller is told when the reserve is used up. The same number in CUDA.
+const OUT_OF_MEMORY: u32 = 2;
+
+/// All seats of a runtime, and what else must not be made while a stream is held.
+#[derive(Debug)]
+pub(super) struct Reserve {
+    runtime: &'static str,
+    emulated: bool,
+    block_len: usize,
+    parks: bool,
+    /// By their place in memory, in which their Blocks are adjacent.
+    seats: Vec<Seat>,
+    free: Mutex<Free>,
+    /// The copy kernel of each GPU.
+    kernels: Mutex<HashMap<u32, usize>>,
+    forks: u32,
+}
+
+#[derive(Debug)]
+struct Free {
+    /// Whether each seat is taken.
+    taken: Vec<bool>,
+    /// How many are taken as parts of rings.
+    in_rings: usize,
+}
+
+impl Free {
+    fn new(count: usize) -> Free {
+        Free { taken: vec![false; count], in_rings: 0 }
+    }
+
+    fn take(&mut self) -> Option<usize> {
+        let index = self.taken.iter().position(|taken| !taken)?;
+        self.taken[index] = true;
+        Some(index)
+    }
+
+    /// At least two adjacent seats and at most `most`, from the far end. Rings never have more than half of all, so that
+    /// streams find a seat.
+    fn take_ring(&mut self, most: usize) -> Option<Range<usize>> {
+        let most = most.min((self.taken.len() / 2).saturating_sub(self.in_rings));
+        let mut best = 0..0;
+        let mut end = self.taken.len();
+        while end > best.len() && best.len() < most {
+            let run = self.taken[..end].iter().rev().take_while(|taken| !**taken).take(most).count();
+            if run > best.len() {
+                best = end - run..end;
+            }
+            end -= run.max(1);
+        }
+        if best.len() < 2 {
+            return None;
+        }
+        self.taken[best.clone()].fill(true);
+        self.in_rings += best.len();
+        Some(best)
+    }
+
+    fn leave_ring(&mut self, ring: Range<usize>) {
+        self.in_rings -= ring.len();
+        self.taken[ring].fill(false);
+    }
+}
+
+/// Reserves of drivers that are gone: pinned memory cannot be given back where a driver ends, so the next driver takes it.
+static KEPT: Mutex<Vec<Reserve>> = Mutex::new(Vec::new());
+
+impl Reserve {
+    pub(super) fn make(
+        device: &dyn Device,
+        streams: &dyn Streams,
+        gpu: u32,
+        block_len: usize,
+        count: usize,
+    ) -> Result<Reserve> {
+        let parks = !streams.can_wait(gpu);
+        let fits = |kept: &Reserve| {
+            (kept.runtime, kept.emulated, kept.block_len, kept.seats.len(), kept.parks, kept.forks)
+                == (device.name(), device.is_emulated(), block_len, count, parks, sys::forks())
+        };
+        if let Ok(mut kept) = KEPT.try_lock()
+            && let Some(at) = kept.iter().position(fits)
+        {
+            return Ok(kept.swap_remove(at));
+        }
+        let memory = streams.alloc_pinned(gpu, count * (block_len + CONTROL))?;
+        let mut seats = Vec::with_capacity(count);
+        for index in 0..count {
+            let (block, control) = (index * block_len, count * block_len + index * CONTROL);
+            let late_host = memory.host + control;
+            seats.push(Seat {
+                block: Pinned { host: memory.host + block, device: memory.device + block, len: block_len },
+                late_host,
+                late_device: memory.device + control,
+                word: if parks { late_host + 32 } else { streams.alloc_word(gpu)? },
+            });
+        }
+        Ok(Reserve {
+            runtime: device.name(),
+            emulated: device.is_emulated(),
+            block_len,
+            parks,
+            free: Mutex::new(Free::new(count)),
+            seats,
+            kernels: Mutex::default(),
+            forks: sys::forks(),
+        })
+    }
+
+    pub(super) fn kernel(&self, streams: &dyn Streams, gpu: u32) -> Result<usize> {
+        if let Some(kernel) = lock(&self.kernels).get(&gpu) {
+            return Ok(*kernel);
+        }
+        // Outside the lock: loading may wait for the GPU. Loaded twice does no harm.
+        let kernel = streams.load_copy(gpu)?;
+        lock(&self.kernels).insert(gpu, kernel);
+        Ok(kernel)
+    }
+
+    /// Whether streams are held by functions that do not return.
+    pub(super) fn parks(&self) -> bool {
+        self.parks
+    }
+
+    pub(super) fn block_len(&self) -> usize {
+        self.block_len
+    }
+
+    pub(super) fn seat(&self, index: usize) -> Seat {
+        self.seats[index]
+    }
+
+    /// A seat, by its index.
+    pub(super) fn take(&self) -> Result<usize> {
+        lock(&self.free).take().ok_or_else(|| {
+            let (kind, op) = (ErrorKind::HipDriverError, "take staging memory of streams");
+            Error::device(kind, op, OUT_OF_MEMORY, "all of it is in use by other streams")
+        })
+    }
+
+    pub(super) fn leave(&self, index: usize) {
+        lock(&self.free).taken[index] = false;
+    }
+
+    /// At least two adjacent seats and at most `most`, if some can be spared.
+    pub(super) fn take_ring(&self, most: usize) -> Option<Range<usize>> {
+        lock(&self.free).take_ring(most)
+    }
+
+    pub(super) fn leave_ring(&self, ring: Range<usize>) {
+        lock(&self.free).leave_ring(ring);
+    }
+}
+
+/// Keeps what cannot be given back.
+#[derive(Debug)]
+pub(super) struct Kept(Option<Reserve>);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Some(reserve) = self.0.take()
+            && reserve.forks == sys::forks()
+            && let Ok(mut kept) = KEPT.try_lock()
+        {
+            kept.push(reserve);
+        }
+    }
+}
+
+impl Kept {
+    pub(super) fn new(reserve: Reserve) -> Kept {
+        Kept(Some(reserve))
+    }
+
+    pub(super) fn get(&self) -> &Reserve {
+        match &self.0 {
+            Some(reserve) => reserve,
+            None => unreachable!("it is taken out by drop only"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_are_adjacent_and_leave_half() {
+        let mut free = Free::new(16);
+        assert_eq!(free.take_ring(6), Some(10..16));
+        assert_eq!(free.take_ring(6), Some(8..10), "half is the limit");
+        assert_eq!(free.take_ring(2), None);
+        let seats: Vec<_> = std::iter::from_fn(|| free.take()).collect();
+        assert_eq!(seats, [0, 1, 2, 3, 4, 5, 6, 7]);
+        free.leave_ring(10..16);
+        assert_eq!(free.take_ring(1), None, "one seat is no ring");
+        assert_eq!(std::iter::from_fn(|| free.take()).count(), 6);
+        free.leave_ring(8..10);
+        // What is free lies apart: the longest run, and no more than may be.
+        for index in [3, 4, 6, 7, 9, 12] {
+            free.taken[index] = false;
+        }
+        assert_eq!(free.take_ring(8), Some(6..10));
+        assert_eq!(free.take_ring(8), Some(3..5));
+        assert_eq!(free.take_ring(8), None);
+    }
+
+    #[test]
+    fn small_reserves_have_no_rings() {
+        for count in 1..4 {
+            assert_eq!(Free::new(count).take_ring(8), None);
+        }
+        assert_eq!(Free::new(4).take_ring(8), Some(2..4));
+    }
+}

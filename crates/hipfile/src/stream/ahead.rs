@@ -1,0 +1,292 @@
+//! A large read on a stream, of which later pieces are filled while earlier ones are copied. The stream's copies each wait
+//! for their own piece. No thread waits for a copy: who finds nothing to fill leaves, and the stream calls for one when it has
+//! copied more. It queues nothing on the stream.
+
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::plan::{Cut, Part, Plan, Ready, ring_blocks};
+use super::{Ask, Call, Operation, State, Uses, checked, lock};
+use crate::error::{Error, Result};
+use crate::lane::{Lane, Seat, Slot};
+use crate::route::{Pause, Stage};
+use crate::stats::{self, Split};
+
+/// Where the pieces of a read lie in turn, and who fills them.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    cut: Cut,
+    slots: Vec<Slot>,
+    /// Most threads that fill at the same time.
+    threads: usize,
+}
+
+impl Ahead {
+    /// Takes slots for a read that has entered its stream's lane: of at most `most` bytes, the first up to `lead` behind a
+    /// multiple of `align`. `None` where one Block does as well, or has to.
+    pub(super) fn new(
+        lane: &Lane,
+        most: usize,
+        lead: usize,
+        align: usize,
+        threads: usize,
+    ) -> Option<(Ahead, Plan)> {
+        let block = lane.block_len();
+        let wanted = ring_blocks(most, block, threads);
+        let ring = if wanted > 1 { lane.ring(wanted) } else { 0 };
+        let cut = Cut::new(most, lead, align, ring, block)?;
+        let slots = lane.slots(cut.slots, cut.blocks, |slot| cut.uses(slot));
+        Some((Ahead { cut, slots, threads }, Plan::new(cut)))
+    }
+
+    pub(super) fn cut(&self) -> &Cut {
+        &self.cut
+    }
+
+    /// Where a piece lies, and what its word reaches when it is there.
+    pub(super) fn slot(&self, piece: usize) -> (Seat, u64) {
+        let Slot { seat, before } = self.slots[piece % self.slots.len()];
+        (seat, before + 1 + (piece / self.slots.len()) as u64)
+    }
+}
+
+/// What became of a part: bytes that are there, why no more, and how it was carried.
+struct Filled {
+    part: Part,
+    moved: usize,
+    error: Option<Error>,
+    split: Split,
+}
+
+/// What a thread needs to fill a part.
+struct Task {
+    part: Part,
+    ask: Ask,
+    uses: Arc<Uses>,
+}
+
+impl Operation {
+    /// The stream is there.
+    pub(super) fn arrive(self: &Arc<Self>) {
+        if self.wants_thread() {
+            return self.push(None);
+        }
+        self.look_on(&mut lock(&self.state));
+    }
+
+    /// Nothing is to be filled any more, nor copied but what is filled.
+    pub(super) fn abandon(&self, state: &mut State) {
+        if let Some(plan) = &mut state.plan {
+            plan.abandon();
+            self.look_on(state);
+        }
+    }
+
+    /// Gives the operation to a thread that counts already, to begin it or to fill a part.
+    fn push(self: &Arc<Self>, task: Option<Task>) {
+        let operation = Arc::clone(self);
+        self.inner.lanes().push(Box::new(move || operation.serve(task)));
+    }
+
+    /// What one thread does: it fills one part after the other, as long as there are any and nobody else waits for a thread.
+    fn serve(self: &Arc<Self>, task: Option<Task>) {
+        let mut task = match task {
+            Some(task) => Some(task),
+            None => self.begin(),
+        };
+        while let Some(now) = task {
+            // Others first: this one will be busy.
+            self.call_help();
+            let filled = self.fill(now);
+            let mut state = lock(&self.state);
+            self.fits_in(&mut state, filled);
+            task = self.next(&mut state);
+            if task.is_none() {
+                return self.leave(&mut state);
+            }
+            drop(state);
+            if self.inner.lanes().is_behind() {
+                return self.push(task);
+            }
+        }
+    }
+
+    /// Binds the parameters. The first part; without one the thread has left.
+    fn begin(&self) -> Option<Task> {
+        let mut state = lock(&self.state);
+        let state = &mut *state;
+        let begun = match self.bind(state) {
+            Ok(()) if state.result.is_some() => None,
+            Ok(()) => self.lay_out(state).err(),
+            Err(error) => Some(error),
+        };
+        if let Some(error) = begun {
+            state.result = Some(Err(error));
+        }
+        self.settle(state, Vec::new());
+        let task = self.next(state);
+        if task.is_none() {
+            self.leave(state);
+        }
+        task
+    }
+
+    fn lay_out(&self, state: &mut State) -> Result<()> {
+        let Some(uses) = state.uses.clone() else { return Ok(()) };
+        let transfer = checked(self.op, &uses.file, &uses.buffer, self.base, state.first)?;
+        self.inner.parts_begin(&transfer);
+        // When it began, until it has ended.
+        state.took = stats::now();
+        if let Some(plan) = &mut state.plan {
+            plan.bind((transfer.file_offset % self.quantum) as usize, transfer.len());
+        }
+        Ok(())
+    }
+
+    /// Has another thread fill the next part, if there is one and not enough of them are at it.
+    fn call_help(self: &Arc<Self>) {
+        let mut state = lock(&self.state);
+        if self.ahead.as_ref().is_some_and(|ahead| state.threads < ahead.threads)
+            && let Some(task) = self.next(&mut state)
+        {
+            state.threads += 1;
+            drop(state);
+            self.push(Some(task));
+        }
+    }
+
+    /// The next part to fill, if there is one now.
+    fn next(&self, state: &mut State) -> Option<Task> {
+        if !self.look_on(state) {
+            return None;
+        }
+        let (plan, uses) = (state.plan.as_mut()?, state.uses.as_ref()?);
+        Some(Task { part: plan.take(), ask: state.first, uses: Arc::clone(uses) })
+    }
+
+    /// Goes past what has no bytes. Whether there is something to fill.
+    fn look_on(&self, state: &mut State) -> bool {
+        let Some(plan) = &mut state.plan else { return false };
+        let mut ready = Vec::new();
+        let more = plan.advance(&mut ready);
+        self.publish(state, &ready);
+        more
+    }
+
+    /// Lets the stream copy what is ready.
+    fn publish(&self, state: &State, ready: &[Ready]) {
+        let Some(ahead) = &self.ahead else { return };
+        // Where there is something to be copied, this was checked.
+        let memory = self.base.wrapping_add(state.first.buffer_offset as usize);
+        for Ready { piece, at, range } in ready {
+            let (seat, ticket) = ahead.slot(*piece);
+            seat.say(memory.wrapping_add(range.start), seat.block.device + at, range.len());
+            self.lane.open(seat.word(), ticket);
+        }
+    }
+
+    /// Reads a part into its slot.
+    fn fill(&self, task: Task) -> Filled {
+        let Task { part, ask, uses } = task;
+        let mut split = Split::default();
+        let ran = catch_unwind(AssertUnwindSafe(|| self.read(&part, ask, &uses, &mut split)));
+        let (moved, error) = match ran.unwrap_or_else(|_| Err(self.defect())) {
+            Ok(moved) => (moved, None),
+            Err(error) => (0, Some(error)),
+        };
+        Filled { part, moved, error, split }
+    }
+
+    fn read(&self, part: &Part, ask: Ask, uses: &Uses, split: &mut Split) -> Result<usize> {
+        let Some(ahead) = &self.ahead else { return Ok(0) };
+        let whole = checked(self.op, &uses.file, &uses.buffer, self.base, ask)?;
+        let transfer = whole.part(part.range.clone());
+        // SAFETY: the slot is this operation's, the part this thread's; the copy from it is over or not yet begun.
+        let bytes = unsafe { ahead.slots[part.slot].seat.part(part.place.clone()) };
+        let mut collected = Vec::new();
+        let mut stage = Stage::new(bytes, self.quantum, 0..0, &mut collected);
+        match self.inner.carry_part(&transfer, part.is_first(), &mut stage, split) {
+            Pause::Finished(Ok(moved)) if stage.range() == (0..moved) => Ok(moved),
+            // No engine may have a part in it that does not stage.
+            Pause::Finished(Ok(_)) | Pause::Copy => Err(self.defect()),
+            Pause::Finished(Err(error)) => Err(error.of_len(whole.len())),
+        }
+    }
+
+    /// Notes what became of a part.
+    fn fits_in(&self, state: &mut State, filled: Filled) {
+        let Filled { part, moved, error, split } = filled;
+        state.split.add(split);
+        let Some(plan) = &mut state.plan else { return };
+        let mut ready = Vec::new();
+        if plan.done(&part, moved, &mut ready) {
+            state.broken = error;
+        }
+        self.settle(state, ready);
+    }
+
+    /// Says what it came to, once that is known, and then lets the stream copy what is ready: when it is done with that, the
+    /// result must be there.
+    fn settle(&self, state: &mut State, mut ready: Vec<Ready>) {
+        let Some(plan) = &mut state.plan else { return };
+        plan.advance(&mut ready);
+        if state.result.is_none() && plan.is_read() {
+            let result = match (plan.end(), state.broken.take()) {
+                (0, Some(error)) => Err(error),
+                (end, _) => Ok(end),
+            };
+            if let Some(uses) = state.uses.clone()
+                && let Ok(transfer) = checked(self.op, &uses.file, &uses.buffer, self.base, state.first)
+            {
+                let took = stats::now().saturating_sub(state.took);
+                self.count(&transfer, &result, state.split, took);
+            }
+            state.result = Some(result);
+        }
+        self.publish(state, &ready);
+    }
+}
+
+/// # Safety
+/// As [`super::hand_over`].
+pub(super) unsafe extern "C" fn arrive(data: *mut c_void) {
+    // SAFETY: as this function demands.
+    unsafe { Box::from_raw(data.cast::<Call>()) }.operation.arrive();
+}
+
+/// The stream has copied all pieces before the one that the ticket names.
+///
+/// # Safety
+/// As [`super::hand_over`].
+pub(super) unsafe extern "C" fn copied(data: *mut c_void) {
+    // SAFETY: as this function demands.
+    let Call { operation, ticket } = unsafe { *Box::from_raw(data.cast::<Call>()) };
+    let mut state = lock(&operation.state);
+    if let Some(plan) = &mut state.plan {
+        plan.was_copied(ticket as usize);
+    }
+    // One thread calls for the others.
+    if operation.ahead.as_ref().is_some_and(|ahead| state.threads < ahead.threads)
+        && let Some(task) = operation.next(&mut state)
+    {
+        state.threads += 1;
+        drop(state);
+        operation.push(Some(task));
+    } else {
+        operation.look_on(&mut state);
+    }
+}
+
+/// Where streams cannot wait: holds the stream until the piece that the ticket names is there.
+///
+/// # Safety
+/// As [`super::hand_over`].
+pub(super) unsafe extern "C" fn park_ahead(data: *mut c_void) {
+    // SAFETY: as this function demands.
+    let Call { operation, ticket: piece } = unsafe { *Box::from_raw(data.cast::<Call>()) };
+    if let Some(ahead) = &operation.ahead {
+        let (seat, ticket) = ahead.slot(piece as usize);
+        operation.lane.await_open(seat.word(), ticket);
+    }
+}

@@ -1,0 +1,133 @@
+//! What an operation gives to its stream: all of its commands, before the call that submits it returns. It moves nothing.
+
+use std::sync::Arc;
+
+use super::ahead::{Ahead, arrive, copied, park_ahead};
+use super::{Call, Operation, done, hand_over, lock, park, plan_write, start};
+use crate::device::{HostFn, StreamPtr, Streams};
+use crate::error::Result;
+use crate::op::Op;
+
+/// The commands of one operation, given to the stream one after the other.
+pub(super) struct Queueing<'a> {
+    pub(super) streams: &'a dyn Streams,
+    pub(super) gpu: u32,
+    pub(super) stream: StreamPtr,
+    pub(super) operation: &'a Arc<Operation>,
+}
+
+impl Queueing<'_> {
+    /// `copies` where nothing is filled ahead; `direct` where an engine may move some of it past the host.
+    pub(super) fn all(&self, copies: usize, direct: bool) -> Result<()> {
+        if let Some(ahead) = &self.operation.ahead {
+            self.ahead(ahead)?;
+            return self.call(done, 0);
+        }
+        match self.operation.op {
+            Op::Read => {
+                for piece in 0..copies {
+                    self.gate(piece == 0 && self.has_come())?;
+                    self.copy()?;
+                }
+                if copies == 0 {
+                    self.gate(false)?;
+                }
+            }
+            Op::Write => {
+                // What is to be copied must be known before the copy. Where no direct engine can have a part in it, that
+                // takes no thread.
+                if direct || copies == 0 {
+                    self.gate(false)?;
+                } else {
+                    self.call(plan_write, 0)?;
+                }
+                for _ in 0..copies {
+                    self.copy()?;
+                    self.gate(false)?;
+                }
+            }
+        }
+        self.call(done, 0)
+    }
+
+    /// Copies that each wait for their piece only, so that those behind are filled meanwhile.
+    fn ahead(&self, ahead: &Ahead) -> Result<()> {
+        let (operation, cut) = (self.operation, ahead.cut());
+        if self.has_come() {
+            operation.arrive();
+        } else {
+            self.call(arrive, 0)?;
+        }
+        for piece in 0..cut.pieces {
+            if cut.is_told_before(piece) {
+                self.call(copied, piece as u64)?;
+            }
+            let (slot, ticket) = ahead.slot(piece);
+            if operation.lane.parks() {
+                self.call(park_ahead, piece as u64)?;
+            } else {
+                self.streams.wait(self.gpu, self.stream, slot.word, ticket)?;
+            }
+            let (kernel, late) = (operation.lane.kernel, slot.late_device);
+            // SAFETY: the words are set before the wait is over, to a piece of the buffer, which is held, and of the slot's
+            // Blocks; both stay until `done`, which comes after all copies.
+            unsafe { self.streams.copy(self.gpu, self.stream, kernel, late, cut.piece()) }?;
+        }
+        Ok(())
+    }
+
+    fn call(&self, function: HostFn, ticket: u64) -> Result<()> {
+        let call = Box::into_raw(Box::new(Call { operation: Arc::clone(self.operation), ticket }));
+        // SAFETY: the functions below take the box back, once.
+        let queued = unsafe { self.streams.call(self.gpu, self.stream, function, call.cast()) };
+        if queued.is_err() {
+            // SAFETY: the stream did not take it.
+            drop(unsafe { Box::from_raw(call) });
+        }
+        queued
+    }
+
+    /// Holds the stream until a thread has done its part. Of a stream that is `here` no function need say so.
+    fn gate(&self, here: bool) -> Result<()> {
+        let operation = self.operation;
+        let ticket = operation.lane.next_ticket();
+        if operation.lane.parks() {
+            return self.call(park, ticket);
+        }
+        if here {
+            start(Call { operation: Arc::clone(operation), ticket });
+        } else {
+            self.call(hand_over, ticket)?;
+        }
+        self.streams.wait(self.gpu, self.stream, operation.seat.word, ticket)
+    }
+
+    /// Whether the stream is here already. Then no function of the stream's need say so, which costs more than most reads,
+    /// and nothing of other streams that share its hardware queue has to pass first.
+    fn has_come(&self) -> bool {
+        let lane = &self.operation.lane;
+        !lane.parks() && lane.is_alone() && self.streams.is_idle(self.stream)
+    }
+
+    fn copy(&self) -> Result<()> {
+        let operation = self.operation;
+        let (kernel, late) = (operation.lane.kernel, operation.seat.late_device);
+        let most = operation.most.min(operation.seat.block.len);
+        // SAFETY: the words are set before each copy to a piece of the buffer, which is held, and of the seat's Block;
+        // both stay until `done`, which comes after all copies.
+        unsafe { self.streams.copy(self.gpu, self.stream, kernel, late, most) }
+    }
+
+    /// Something could not be queued: what is queued must do nothing, and the caller's variables are not touched again.
+    pub(super) fn give_up(&self) {
+        let mut state = lock(&self.operation.state);
+        state.caller = None;
+        state.result = Some(Ok(0));
+        self.operation.abandon(&mut state);
+        drop(state);
+        if self.call(done, 0).is_err() {
+            // A copy may be queued that nothing comes after: its memory is never used again.
+            std::mem::forget(Arc::clone(self.operation));
+        }
+    }
+}
