@@ -1,5 +1,7 @@
 //! What is known about files, GPUs, the machine and what was moved, as dictionaries. It gathers; it decides nothing.
 
+use std::path::PathBuf;
+
 use hipfile::platform::{Answer, Finding, Platform, Reach};
 use hipfile::storage::{FsClass, Roots};
 use hipfile::{Config, Driver, Error, Fallback, FileId, Named, Op, SETTINGS, Setting, Side, Value};
@@ -15,7 +17,7 @@ pub(crate) fn file_info(py: Python<'_>, file: u64) -> PyResult<Bound<'_, PyDict>
     let driver = global::current_or_closed(py)?;
     let info = py.detach(|| driver.file_info(FileId::from_raw(file))).for_python(py)?;
     let dict = PyDict::new(py);
-    dict.set_item("path", info.path)?;
+    dict.set_item("path", info.path.map(PathBuf::into_os_string))?;
     dict.set_item("file_type", format!("{:?}", info.file_type).to_lowercase())?;
     dict.set_item("file_system", info.file_system)?;
     dict.set_item(

@@ -6,7 +6,7 @@ use core::ffi::{CStr, c_void};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyCapsuleMethods};
+use pyo3::types::{PyCapsule, PyCapsuleMethods, PyMemoryView};
 
 /// Host memory of an object with the buffer protocol, which cannot be resized or freed while this lives.
 #[pyclass(frozen, module = "hipfile._core")]
@@ -19,7 +19,9 @@ impl HostView {
     /// Raises BufferError or TypeError for an object without the protocol.
     #[new]
     fn new(object: &Bound<'_, PyAny>) -> PyResult<HostView> {
-        Ok(HostView { buffer: PyUntypedBuffer::get(object)? })
+        // Some exporters leave strides out where there is but one order; a memoryview puts them in.
+        let view = PyMemoryView::from(object)?;
+        Ok(HostView { buffer: PyUntypedBuffer::get(&view)? })
     }
 
     /// The address of the first element.

@@ -63,13 +63,27 @@ def test_behaviour_54_objects_alive_at_the_end_are_silent(python, tmp_path):
         holder.stream.register()
         holder.running = [holder.file.read_async(holder.buffer, 1 << 20, 0, 0, 0) for _ in range(8)]
         holder.malloc = hipMalloc(4096)
+        holder.opened = hipfile.open({str(tmp_path / "data")!r}, "r+")
+        holder.array = hipfile.DeviceArray.empty(1 << 20)
+        holder.batch = hipfile.Batch()
+        for i in range(16):
+            holder.batch.read(holder.opened, bytearray(1 << 16), i << 16)
+        holder.batch.submit()
+        holder.futures = [holder.opened.submit("read", holder.array) for _ in range(8)]
+        holder.queued = [holder.opened.enqueue_read(holder.array, stream=0) for _ in range(8)]
         weakref.finalize(holder.file, lambda: None)
         module_level = FileHandle({str(tmp_path / "data")!r}, os.O_RDONLY)
         module_level.open()
         sys.hipfile_forever = holder
         {{ending}}
     """
-    endings = ["pass", "sys.exit(0)", "threading.Thread(target=module_level.close).start()", "hipfile.Driver().close()"]
+    endings = [
+        "pass",
+        "sys.exit(0)",
+        "threading.Thread(target=module_level.close).start()",
+        "hipfile.Driver().close()",
+        "import atexit; atexit.register(lambda: module_level.read(holder.buffer, 4096, 0, 0))",
+    ]
     for ending in endings:
         status, out, err = python(program.format(ending=ending), HIPFILE_DEVICE="emulated")
         assert (status, out, without_notice(err)) == (0, "", []), ending
