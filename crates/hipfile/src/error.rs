@@ -100,6 +100,12 @@ pub(crate) struct Context {
 /// Why an operation failed. Cheap to clone; `Display` is one line.
 #[derive(Clone, Debug)]
 pub struct Error {
+    /// Elsewhere, so that a result fits into registers where nothing fails.
+    told: Box<Told>,
+}
+
+#[derive(Clone, Debug)]
+struct Told {
     kind: ErrorKind,
     op: &'static str,
     source: Source,
@@ -109,27 +115,26 @@ pub struct Error {
 }
 
 impl Error {
+    #[cold]
+    fn with(kind: ErrorKind, op: &'static str, source: Source) -> Error {
+        Error { told: Box::new(Told { kind, op, source, context: None, entry: None }) }
+    }
+
     pub(crate) fn new(kind: ErrorKind, op: &'static str) -> Error {
-        Error { kind, op, source: Source::None, context: None, entry: None }
+        Error::with(kind, op, Source::None)
     }
 
     pub(crate) fn message(kind: ErrorKind, op: &'static str, message: impl Into<Cow<'static, str>>) -> Error {
-        Error { kind, op, source: Source::Message(message.into()), context: None, entry: None }
+        Error::with(kind, op, Source::Message(message.into()))
     }
 
     pub(crate) fn os(op: &'static str, errno: i32) -> Error {
-        Error { kind: ErrorKind::Io, op, source: Source::Os(errno, None), context: None, entry: None }
+        Error::with(ErrorKind::Io, op, Source::Os(errno, None))
     }
 
     /// An errno that would puzzle without its reason.
     pub(crate) fn os_because(op: &'static str, errno: i32, why: impl Into<Cow<'static, str>>) -> Error {
-        Error {
-            kind: ErrorKind::Io,
-            op,
-            source: Source::Os(errno, Some(why.into())),
-            context: None,
-            entry: None,
-        }
+        Error::with(ErrorKind::Io, op, Source::Os(errno, Some(why.into())))
     }
 
     pub(crate) fn errno(op: &'static str, errno: rustix::io::Errno) -> Error {
@@ -142,49 +147,51 @@ impl Error {
         code: u32,
         name: impl Into<Cow<'static, str>>,
     ) -> Error {
-        Error { kind, op, source: Source::Device { code, name: name.into() }, context: None, entry: None }
+        Error::with(kind, op, Source::Device { code, name: name.into() })
     }
 
     pub(crate) fn with_context(mut self, context: Context) -> Error {
-        self.context = Some(Arc::new(context));
+        self.told.context = Some(Arc::new(context));
         self
     }
 
     /// The same of a transfer of so many bytes, of which it was a part.
     pub(crate) fn of_len(mut self, len: usize) -> Error {
-        if let Some(context) = &mut self.context {
+        if let Some(context) = &mut self.told.context {
             Arc::make_mut(context).len = len;
         }
         self
     }
 
-    pub(crate) fn of_entry(self, entry: usize) -> Error {
-        Error { entry: Some(entry), ..self }
+    pub(crate) fn of_entry(mut self, entry: usize) -> Error {
+        self.told.entry = Some(entry);
+        self
     }
 
     /// The same cause, as another kind.
-    pub(crate) fn into_kind(self, kind: ErrorKind) -> Error {
-        Error { kind, ..self }
+    pub(crate) fn into_kind(mut self, kind: ErrorKind) -> Error {
+        self.told.kind = kind;
+        self
     }
 
     /// What went wrong.
     pub fn kind(&self) -> ErrorKind {
-        self.kind
+        self.told.kind
     }
 
     /// The operation that failed, in one word.
     pub fn operation(&self) -> &'static str {
-        self.op
+        self.told.op
     }
 
     /// Which entry of a list that was handed over is at fault, from 0.
     pub fn entry(&self) -> Option<usize> {
-        self.entry
+        self.told.entry
     }
 
     /// The errno beneath, when an operating system call failed.
     pub fn os_error(&self) -> Option<i32> {
-        match self.source {
+        match self.told.source {
             Source::Os(errno, _) => Some(errno),
             _ => None,
         }
@@ -192,7 +199,7 @@ impl Error {
 
     /// The GPU runtime's own code, when its call failed.
     pub fn device_code(&self) -> Option<i32> {
-        match self.source {
+        match self.told.source {
             Source::Device { code, .. } => Some(code as i32),
             _ => None,
         }
@@ -201,11 +208,11 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.op)?;
-        if let Some(entry) = self.entry {
+        write!(f, "{}: ", self.told.op)?;
+        if let Some(entry) = self.told.entry {
             write!(f, "entry {entry}: ")?;
         }
-        if let Some(c) = &self.context {
+        if let Some(c) = &self.told.context {
             match (&c.path, c.fd) {
                 (Some(path), Some(fd)) => write!(f, "{} (fd {fd})", path.display())?,
                 (None, Some(fd)) => write!(f, "fd {fd}")?,
@@ -218,8 +225,8 @@ impl fmt::Display for Error {
             }
             write!(f, ": ")?;
         }
-        match &self.source {
-            Source::None => write!(f, "{}", self.kind.text()),
+        match &self.told.source {
+            Source::None => write!(f, "{}", self.told.kind.text()),
             Source::Os(errno, why) => {
                 if let Some(name) = errno_name(*errno) {
                     write!(f, "{name}: ")?;
@@ -229,8 +236,8 @@ impl fmt::Display for Error {
                     None => write!(f, "{}", std::io::Error::from_raw_os_error(*errno)),
                 }
             }
-            Source::Device { code, name } => write!(f, "{}: {name} ({code})", self.kind.text()),
-            Source::Message(message) => write!(f, "{}: {message}", self.kind.text()),
+            Source::Device { code, name } => write!(f, "{}: {name} ({code})", self.told.kind.text()),
+            Source::Message(message) => write!(f, "{}: {message}", self.told.kind.text()),
         }
     }
 }
@@ -240,7 +247,7 @@ impl std::error::Error for Error {}
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> std::io::Error {
         match error.os_error() {
-            Some(errno) if error.context.is_none() => std::io::Error::from_raw_os_error(errno),
+            Some(errno) if error.told.context.is_none() => std::io::Error::from_raw_os_error(errno),
             Some(errno) => std::io::Error::new(std::io::Error::from_raw_os_error(errno).kind(), error),
             None => std::io::Error::other(error),
         }
@@ -279,6 +286,11 @@ mod tests {
             assert!(text.contains(part), "{part} is missing in: {text}");
         }
         assert!(!text.contains('\n'));
+    }
+
+    #[test]
+    fn a_result_fits_into_two_registers() {
+        assert_eq!(size_of::<Result<usize>>(), 2 * size_of::<usize>());
     }
 
     #[test]
