@@ -134,6 +134,13 @@ impl Walk {
     }
 }
 
+/// What the short way has moved, and why it was not direct.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Small {
+    pub(crate) moved: usize,
+    pub(crate) reason: Reason,
+}
+
 /// Why [`Router::carry`] returned.
 #[derive(Debug)]
 pub(crate) enum Pause {
@@ -246,24 +253,16 @@ impl Router {
     pub(crate) fn queue_moved(&self, way: Way, transfer: &Transfer<'_>, meter: &Meter<'_>) {
         self.warn(transfer.file, way.staged);
         log::carried(transfer, engine::NAMES[way.index], Some(way.staged), transfer.len());
-        meter.staged_whole(way.index, way.staged, transfer.len());
+        meter.moved(way.index, transfer.len(), true, Some(way.staged));
     }
 
-    /// Carries a transfer out, engine by engine.
-    ///
-    /// # Errors
-    /// Only when no byte moved; an error after that shows on the next call.
-    pub(crate) fn run(&self, transfer: &Transfer<'_>, meter: &Meter<'_>) -> Result<usize> {
-        if transfer.len() <= self.small_max
-            && let Some(result) = self.run_small(transfer, meter)
-        {
-            return result;
+    /// The short way: for a small transfer that the last resort carries in one piece. `None` when it is not so simple; then
+    /// nothing was done. An error is the GPU's.
+    #[inline]
+    pub(crate) fn run_small(&self, transfer: &Transfer<'_>) -> Option<Result<Small>> {
+        if transfer.len() > self.small_max {
+            return None;
         }
-        self.run_whole(transfer, meter)
-    }
-
-    /// The short way: for a small transfer that the last resort carries in one piece. `None` when it is not so simple.
-    fn run_small(&self, transfer: &Transfer<'_>, meter: &Meter<'_>) -> Option<Result<usize>> {
         let cache = self.policy.small(transfer)?;
         let (mut reason, mut last) = (self.no_direct, None);
         for (index, engine) in &self.engines {
@@ -281,18 +280,14 @@ impl Router {
             return None;
         }
         transfer.watch.inspect(|ticket| ticket.reached(engine::LAST_RESORT as u8));
-        let moved = match engine.run_small(&Transfer { cache, ..*transfer })? {
+        let moved = match engine.run_small(transfer, cache)? {
             Ok(moved) => moved,
             // The GPU's own error is the answer; to try again could hide it.
-            Err(error) => {
-                meter.failed(engine::LAST_RESORT, false);
-                return Some(Err(self.explain(transfer, Some(engine.name()), error)));
-            }
+            Err(error) => return Some(Err(self.explain(transfer, Some(engine.name()), error))),
         };
         log::staged(&self.told, transfer.file, reason);
         log::carried(transfer, engine.name(), Some(reason), moved);
-        meter.staged_whole(engine::LAST_RESORT, reason, moved);
-        Some(Ok(moved))
+        Some(Ok(Small { moved, reason }))
     }
 
     /// What an engine offers, if it does not rest.
@@ -304,8 +299,11 @@ impl Router {
         }
     }
 
-    #[inline(never)]
-    fn run_whole(&self, transfer: &Transfer<'_>, meter: &Meter<'_>) -> Result<usize> {
+    /// Carries a transfer out, engine by engine.
+    ///
+    /// # Errors
+    /// Only when no byte moved; an error after that shows on the next call.
+    pub(crate) fn run(&self, transfer: &Transfer<'_>, meter: &Meter<'_>) -> Result<usize> {
         let started = (self.adaptive != Adaptive::Off).then(Instant::now);
         let mut walk = Walk::default();
         let Pause::Finished(result) = self.carry(transfer, meter, &mut walk, None) else {

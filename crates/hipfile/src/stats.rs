@@ -260,12 +260,6 @@ impl Meter<'_> {
         }
     }
 
-    /// All of it, staged by one engine.
-    #[inline]
-    pub(crate) fn staged_whole(&self, engine: usize, reason: Reason, bytes: usize) {
-        self.moved(engine, bytes, true, Some(reason));
-    }
-
     /// One attempt that failed.
     pub(crate) fn failed(&self, engine: usize, direct: bool) {
         self.failed.set(Some(direct));
@@ -294,13 +288,22 @@ impl Meter<'_> {
     }
 }
 
-/// Whose decision it is whether a transfer's time is taken.
+/// The shard that a transfer is counted in, and when it began if its time is taken.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Clock {
-    /// It begins now, with so many bytes.
-    Begin(usize),
-    /// It began then, or its time is not taken.
-    Began(Option<u64>),
+pub(crate) struct Start {
+    visit: Visit,
+    began: Option<u64>,
+}
+
+impl Start {
+    /// Of one that began then, or whose time is not taken. It takes no turn.
+    pub(crate) fn of(began: Option<u64>) -> Start {
+        Start { visit: pass(), began }
+    }
+
+    pub(crate) fn is_timed(self) -> bool {
+        self.began.is_some()
+    }
 }
 
 /// How a driver counts: on which page, and how many times it takes.
@@ -342,14 +345,47 @@ impl Meters {
         self.count(if ok { well } else { badly }, 1);
     }
 
-    /// The time now, if that of a transfer of this size is to be taken.
-    pub(crate) fn begin(&self, len: usize) -> Option<u64> {
-        self.ledger.as_ref()?;
-        self.takes(len, visit().turn).then(now)
+    /// A transfer of this size begins.
+    #[inline]
+    pub(crate) fn start(&self, len: usize) -> Start {
+        let visit = visit();
+        let timed = self.ledger.is_some() && (len >= layout::SMALL || visit.turn & self.mask == 0);
+        Start { visit, began: timed.then(now) }
     }
 
-    fn takes(&self, len: usize, turn: u32) -> bool {
-        len >= layout::SMALL || turn & self.mask == 0
+    /// The time now, if that of a transfer of this size is to be taken.
+    pub(crate) fn begin(&self, len: usize) -> Option<u64> {
+        self.start(len).began
+    }
+
+    /// Counts a transfer that one engine has staged wholly: all that a [`Meter`] does for one, without it.
+    #[inline]
+    pub(crate) fn staged_whole(
+        &self,
+        start: Start,
+        file: &Counters,
+        transfer: (Op, Option<u32>, usize),
+        (engine, reason, bytes): (usize, Reason, usize),
+        unaligned: impl FnOnce() -> bool,
+    ) {
+        let (op, gpu, len) = transfer;
+        let visit = start.visit;
+        file.moved(visit, op, engine, bytes, true);
+        file.staged(visit, op, reason, bytes, true);
+        let Some(ledger) = &self.ledger else { return };
+        let pen = ledger.sheet(visit).pen(op, Ledger::row_of(gpu));
+        pen.moved(engine, bytes as u64, true);
+        pen.staged(reason, bytes as u64, true);
+        pen.ended(&Ended {
+            len,
+            direct: 0,
+            staged: bytes,
+            failed: None,
+            unaligned: unaligned(),
+            began: start.began,
+            marked: visit.turn.is_multiple_of(MARKED),
+            took: None,
+        });
     }
 
     /// What a transfer is counted in.
@@ -359,20 +395,15 @@ impl Meters {
         file: &'a Counters,
         op: Op,
         gpu: Option<u32>,
-        clock: Clock,
+        start: Start,
     ) -> Meter<'a> {
-        let visit = if let Clock::Begin(_) = clock { visit() } else { pass() };
-        let pen = self.ledger.as_ref().map(|ledger| ledger.sheet(visit).pen(op, Ledger::row_of(gpu)));
-        let began = match clock {
-            Clock::Begin(len) => (pen.is_some() && self.takes(len, visit.turn)).then(now),
-            Clock::Began(began) => began,
-        };
+        let pen = self.ledger.as_ref().map(|ledger| ledger.sheet(start.visit).pen(op, Ledger::row_of(gpu)));
         Meter {
             file,
             op,
-            visit,
+            visit: start.visit,
             pen,
-            began,
+            began: start.began,
             direct: Mutable::default(),
             staged: Mutable::default(),
             failed: Mutable::default(),

@@ -69,6 +69,7 @@ impl<'a> Transfer<'a> {
 
 /// Checks a request, in the order in which hipFile answers: signs, then the shortening to [`MAX_TRANSFER`], then the
 /// range. `base` is the address the caller gave, inside or at the start of the buffer.
+#[inline]
 pub(crate) fn check<'a>(
     op: Op,
     file: &'a FileRecord,

@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::log;
 use crate::op::Op;
 use crate::probe;
-use crate::route::{Pause, Stage, Walk, Way};
-use crate::stats::{self, Clock, Event, Meter, Meters, Split};
+use crate::route::{Pause, Small, Stage, Walk, Way};
+use crate::stats::{self, Event, Meter, Meters, Split, Start};
 use crate::transfer::Transfer;
 
 /// Makes a write durable. Its failure fails the call: the data may not be safe.
@@ -75,8 +75,8 @@ impl Inner {
         &self.meters
     }
 
-    fn meter<'a>(&'a self, transfer: &Transfer<'a>, clock: Clock) -> Meter<'a> {
-        self.meters.meter(&transfer.file.counters, transfer.op, transfer.span.place().gpu(), clock)
+    fn meter<'a>(&'a self, transfer: &Transfer<'a>, start: Start) -> Meter<'a> {
+        self.meters.meter(&transfer.file.counters, transfer.op, transfer.span.place().gpu(), start)
     }
 
     /// Carries a checked transfer out on this thread.
@@ -85,20 +85,58 @@ impl Inner {
     }
 
     /// As [`Inner::carry`], and says which way it went.
+    #[inline]
     pub(crate) fn carry_split(&self, transfer: &Transfer<'_>) -> (Result<usize>, Split) {
         if transfer.len() == 0 {
             return (Ok(0), Split::default());
         }
         begins(transfer);
-        let meter = self.meter(transfer, Clock::Begin(transfer.len()));
-        let mut result = self.router.run(transfer, &meter);
-        if transfer.op == Op::Write && self.config.write_sync == WriteSync::Data {
-            result = result.and_then(|moved| sync(transfer).map(|()| moved));
-        }
-        meter.end(transfer.len(), result.is_ok(), || is_unaligned(transfer), None);
-        let split = meter.split();
+        let start = self.meters.start(transfer.len());
+        let synced = transfer.op == Op::Write && self.config.write_sync == WriteSync::Data;
+        let small = if synced { None } else { self.router.run_small(transfer) };
+        let (result, split) = match small {
+            Some(Ok(small)) => (Ok(small.moved), self.count_small(transfer, start, small)),
+            Some(Err(error)) => self.carry_on(transfer, start, |meter| {
+                meter.failed(engine::LAST_RESORT, false);
+                Err(error)
+            }),
+            None => self.carry_on(transfer, start, |meter| {
+                let moved = self.router.run(transfer, meter)?;
+                if synced { sync(transfer).map(|()| moved) } else { Ok(moved) }
+            }),
+        };
         ends(transfer, &result, &split);
         (result, split)
+    }
+
+    /// Carries a transfer out in a way that counts its own parts.
+    #[inline(never)]
+    fn carry_on(
+        &self,
+        transfer: &Transfer<'_>,
+        start: Start,
+        run: impl FnOnce(&Meter<'_>) -> Result<usize>,
+    ) -> (Result<usize>, Split) {
+        let meter = self.meter(transfer, start);
+        let result = run(&meter);
+        meter.end(transfer.len(), result.is_ok(), || is_unaligned(transfer), None);
+        (result, meter.split())
+    }
+
+    /// Counts what went the short way.
+    #[inline]
+    fn count_small(&self, transfer: &Transfer<'_>, start: Start, small: Small) -> Split {
+        let Small { moved, reason } = small;
+        let (file, op, gpu) = (&transfer.file.counters, transfer.op, transfer.span.place().gpu());
+        let way = (engine::LAST_RESORT, reason, moved);
+        let unaligned = || is_unaligned(transfer);
+        self.meters.staged_whole(start, file, (op, gpu, transfer.len()), way, unaligned);
+        Split {
+            staged: moved,
+            engines: 1 << engine::LAST_RESORT,
+            timed: start.is_timed(),
+            ..Split::default()
+        }
     }
 
     /// Goes on with the transfer of a held stream; `split` says how it went so far.
@@ -112,7 +150,7 @@ impl Inner {
         if walk.is_new() {
             begins(transfer);
         }
-        let meter = self.meter(transfer, Clock::Began(None)).resume(*split);
+        let meter = self.meter(transfer, Start::of(None)).resume(*split);
         let pause = self.router.carry(transfer, &meter, walk, Some(stage));
         *split = meter.pause();
         match pause {
@@ -153,7 +191,7 @@ impl Inner {
         took: u64,
     ) {
         let began = self.meters.begin(usize::MAX).map(|now| now.saturating_sub(took));
-        let meter = self.meter(transfer, Clock::Began(began)).resume(split);
+        let meter = self.meter(transfer, Start::of(began)).resume(split);
         meter.end(transfer.len(), result.is_ok(), || is_unaligned(transfer), Some(took));
         ends(transfer, result, &split);
     }
@@ -166,7 +204,7 @@ impl Inner {
 
     /// Counts what a queue has moved wholly.
     pub(crate) fn queue_moved(&self, way: Way, transfer: &Transfer<'_>, began: Option<u64>) {
-        let meter = self.meter(transfer, Clock::Began(began));
+        let meter = self.meter(transfer, Start::of(began));
         self.router.queue_moved(way, transfer, &meter);
         meter.end(transfer.len(), true, || is_unaligned(transfer), None);
         ends(transfer, &Ok(transfer.len()), &meter.split());

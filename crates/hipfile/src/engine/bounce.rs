@@ -88,10 +88,10 @@ impl Engine for Bounce {
     }
 
     /// A small transfer is mostly what surrounds its system call, and code is slow right after one.
-    fn run_small(&self, transfer: &Transfer<'_>) -> Option<Result<usize>> {
+    fn run_small(&self, transfer: &Transfer<'_>, cache: Cache) -> Option<Result<usize>> {
         let (file, op, len) = (transfer.file, transfer.op, transfer.len());
         let Place::Device { device, .. } = transfer.span.place() else { return None };
-        let fd = if transfer.cache == Cache::Around {
+        let fd = if cache == Cache::Around {
             let (fd, align) = file.staged_direct(op)?;
             // A power of two, as statx reports it.
             let ragged = (transfer.file_offset | len as u64) & (align as u64 - 1);
@@ -100,7 +100,7 @@ impl Engine for Bounce {
             let plain = file.plain(op.name()).ok()?;
             (!plain.direct_only).then_some(plain.fd)?
         };
-        if op == Op::Read && len <= device.plain_max() && transfer.cache != Cache::Around {
+        if op == Op::Read && len <= device.plain_max() && cache != Cache::Around {
             return read_plain(transfer, device, fd);
         }
         let mut block = self.blocks.take(transfer.span.place().node()).ok()?;

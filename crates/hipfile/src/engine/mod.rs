@@ -19,7 +19,7 @@ use crate::limits::Limits;
 use crate::pool::Helpers;
 use crate::queued::Source;
 use crate::reason::Reason;
-use crate::transfer::Transfer;
+use crate::transfer::{Cache, Transfer};
 
 /// Engines below this rank stage through host memory; from it on they are direct.
 pub(crate) const DIRECT_RANK: u8 = 100;
@@ -43,7 +43,7 @@ pub(crate) trait Engine: Send + Sync + std::fmt::Debug {
 
     /// Carries a transfer of at most one Block out with the least ado, whole or up to the end of the file. `None` when
     /// it is not that simple; then nothing counts as done, and [`Engine::run`] does it all. An error is the GPU's.
-    fn run_small(&self, _: &Transfer<'_>) -> Option<Result<usize>> {
+    fn run_small(&self, _transfer: &Transfer<'_>, _cache: Cache) -> Option<Result<usize>> {
         None
     }
 
