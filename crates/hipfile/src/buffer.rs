@@ -25,13 +25,18 @@ impl From<*mut core::ffi::c_void> for DevPtr {
 /// Whose memory a range is.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
-    /// Memory of a GPU, reached through its runtime only.
-    Device { device: Arc<dyn Device>, ordinal: u32 },
+    /// Memory of a GPU, reached through its runtime only; with the memory node near it, where there are several.
+    Device { device: Arc<dyn Device>, ordinal: u32, node: Option<u32> },
     /// Memory the kernel can read into and write from.
     Host,
 }
 
 impl Place {
+    /// Memory of this GPU.
+    pub(crate) fn of(device: &Arc<dyn Device>, ordinal: u32) -> Place {
+        Place::Device { device: Arc::clone(device), ordinal, node: device.node(ordinal) }
+    }
+
     /// The GPU whose memory it is; `None` for host memory.
     pub(crate) fn gpu(&self) -> Option<u32> {
         match self {
@@ -48,7 +53,7 @@ impl Place {
     /// The memory node that staging memory for it should lie on, where there are several.
     pub(crate) fn node(&self) -> Option<u32> {
         match self {
-            Place::Device { device, ordinal } => device.node(*ordinal),
+            Place::Device { node, .. } => *node,
             Place::Host => None,
         }
     }

@@ -582,7 +582,7 @@ impl Inner {
                         let why = format!("{:#x} lies outside its allocation", ptr.0);
                         return Err(Error::message(ErrorKind::HipPointerRangeError, op, why));
                     }
-                    Ok((Devices::place_of(device, region.ordinal), Some(end)))
+                    Ok((Place::of(device, region.ordinal), Some(end)))
                 }
                 MemoryKind::Host | MemoryKind::Managed if host_allowed => Ok((Place::Host, None)),
                 MemoryKind::Host => Err(wrong("pinned host memory")),

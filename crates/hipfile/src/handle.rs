@@ -132,7 +132,7 @@ impl Buffer {
             let _ = device.free(ordinal, ptr);
             return Err(error);
         }
-        let place = Place::Device { device: device.clone(), ordinal };
+        let place = Place::of(device, ordinal);
         Ok(Buffer { driver: driver.clone(), ptr, len, place, owned: true })
     }
 
@@ -234,7 +234,7 @@ impl Drop for Buffer {
             return;
         }
         let _ = self.driver.deregister_buffer(self.ptr);
-        if let (true, Place::Device { device, ordinal }) = (self.owned, &self.place) {
+        if let (true, Place::Device { device, ordinal, .. }) = (self.owned, &self.place) {
             let _ = device.free(*ordinal, self.ptr);
         }
     }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use crate::buffer::{BufferRecord, Place};
 use crate::config::PageCache;
-use crate::device::Devices;
 use crate::driver::{Driver, FileId, unknown};
 use crate::engine;
 use crate::error::Result;
@@ -64,7 +63,7 @@ impl Driver {
             None => ("bounce", Some(self.inner.devices().absence())),
             Some(device) => {
                 // SAFETY: no transfer is made of it, so the range is never accessed.
-                let nowhere = unsafe { BufferRecord::new(NOWHERE, ASKED, Devices::place_of(device, 0)) };
+                let nowhere = unsafe { BufferRecord::new(NOWHERE, ASKED, Place::of(device, 0)) };
                 let asked = transfer::check(Op::Read, &record, &nowhere, NOWHERE, ASKED, 0, 0)?;
                 debug_assert!(matches!(asked.span.place(), Place::Device { .. }));
                 self.inner.verdict(&asked)

@@ -107,7 +107,7 @@ pub(crate) fn buffer_registered(buffer: &BufferRecord) {
     }
     let (at, bytes) = (format_args!("{:#x}", buffer.base()), buffer.len());
     match buffer.place() {
-        Place::Device { device, ordinal } => {
+        Place::Device { device, ordinal, .. } => {
             event!(DEBUG, "buffer registered", at = %at, bytes, runtime = device.name(), gpu = *ordinal);
         }
         Place::Host => event!(DEBUG, "buffer registered", at = %at, bytes, runtime = "host"),

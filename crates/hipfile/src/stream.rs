@@ -178,7 +178,7 @@ impl Driver {
         let mut first = caller.bind();
         let buffer = inner.hold_buffer(ptr, first.len, first.buffer_offset, op, &mut None)?;
         let (device, buffer_gpu) = match buffer.place() {
-            Place::Device { device, ordinal } => (Arc::clone(device), Some(*ordinal)),
+            Place::Device { device, ordinal, .. } => (Arc::clone(device), Some(*ordinal)),
             Place::Host => (Arc::clone(inner.devices().first()?), None),
         };
         let unsupported = |why: &'static str| Error::message(ErrorKind::AsyncNotSupported, op.name(), why);

@@ -4,21 +4,24 @@
 use crossbeam_utils::CachePadded;
 
 use crate::sync::Arc;
-use crate::sync::atomic::{AtomicBool, AtomicI64, Ordering, fence};
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 const STRIPES: usize = 8;
 
-/// How many operations use an object, striped over threads.
+/// Set in a stripe while the object is retired; its uses are counted below.
+const RETIRED: u64 = 1 << 63;
+
+/// How many operations use an object, striped over threads. Whether it is retired stands in each stripe: a use looks at one
+/// cache line only.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
-    stripes: [CachePadded<AtomicI64>; STRIPES],
-    retired: AtomicBool,
+    stripes: [CachePadded<AtomicU64>; STRIPES],
 }
 
 /// One operation's use of an object; ends when dropped.
 #[derive(Debug)]
 pub(crate) struct InUse<'a> {
-    stripe: &'a AtomicI64,
+    stripe: &'a AtomicU64,
 }
 
 impl Drop for InUse<'_> {
@@ -31,27 +34,29 @@ impl Usage {
     /// Begins a use; `None` once the object is retired.
     pub(crate) fn enter(&self) -> Option<InUse<'_>> {
         let stripe = &*self.stripes[thread_stripe() % STRIPES];
-        stripe.fetch_add(1, Ordering::SeqCst);
+        // Of one word: either `retire` sees our count, or we see its mark.
+        let before = stripe.fetch_add(1, Ordering::SeqCst);
         let in_use = InUse { stripe };
-        // Pairs with `retire`: either it sees our count, or we see its flag.
-        if self.retired.load(Ordering::SeqCst) { None } else { Some(in_use) }
+        if before & RETIRED == 0 { Some(in_use) } else { None }
     }
 
-    /// Retires the object unless it is in use; later uses are refused.
+    /// Retires the object unless it is in use; later uses are refused. One call at a time.
     pub(crate) fn retire(&self) -> bool {
-        self.retired.store(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        let uses: i64 = self.stripes.iter().map(|s| s.load(Ordering::SeqCst)).sum();
-        if uses == 0 {
+        if self.mark() == 0 {
             return true;
         }
-        self.retired.store(false, Ordering::SeqCst);
+        self.stripes.iter().for_each(|stripe| _ = stripe.fetch_and(!RETIRED, Ordering::SeqCst));
         false
     }
 
     /// Refuses later uses whether or not some are under way.
     pub(crate) fn retire_anyway(&self) {
-        self.retired.store(true, Ordering::SeqCst);
+        self.mark();
+    }
+
+    /// Marks all stripes. The uses that were counted there.
+    fn mark(&self) -> u64 {
+        self.stripes.iter().map(|stripe| stripe.fetch_or(RETIRED, Ordering::SeqCst) & !RETIRED).sum()
     }
 }
 

@@ -9,7 +9,7 @@ mod topology;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use crate::buffer::{DevPtr, Place, Span};
+use crate::buffer::{DevPtr, Span};
 use crate::config::{Config, DeviceChoice};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log;
@@ -377,11 +377,6 @@ impl Devices {
             }
         }
         failure.map_or(Ok(None), Err)
-    }
-
-    /// Where memory of this GPU lies.
-    pub(crate) fn place_of(device: &Arc<dyn Device>, ordinal: u32) -> Place {
-        Place::Device { device: Arc::clone(device), ordinal }
     }
 }
 

@@ -52,7 +52,7 @@ impl Bench {
 
     fn memory(&self) -> BufferRecord {
         let device = self.driver.inner.devices().first().unwrap();
-        self.buffer.record(Place::Device { device: Arc::clone(device), ordinal: 0 })
+        self.buffer.record(Place::of(device, 0))
     }
 
     fn carry(
@@ -225,7 +225,7 @@ fn behaviour_91_strict_mode_names_the_check_that_failed() {
     for fallback in [Fallback::Forbid, Fallback::Allow] {
         let bench = bench(&["p2p", "uring", "bounce"], |c| c.fallback = fallback);
         let real: Arc<dyn Device> = passed_off_as_real();
-        let memory = bench.buffer.record(Place::Device { device: real, ordinal: 0 });
+        let memory = bench.buffer.record(Place::of(&real, 0));
         for (make, reason, words) in cases {
             let file = bench.record().on(on_made_up(make));
             let result = bench.carry(Op::Read, &file, &memory, 0, 8192, 0);

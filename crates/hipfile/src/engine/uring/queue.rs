@@ -327,12 +327,12 @@ fn copy(blocks: &[Shared<'_>], pieces: &mut [Piece]) {
 /// Copies the first piece and those that follow it to the same GPU; how many they are, and whether they made it.
 fn copy_some(blocks: &[Shared<'_>], pieces: &[Piece]) -> (usize, bool) {
     let Some((_, first)) = neighbours(pieces) else { return (1, false) };
-    let Place::Device { device, ordinal } = first.place() else { return (1, false) };
+    let Place::Device { device, ordinal, .. } = first.place() else { return (1, false) };
     let mut copies: [(Span<'_>, &[u8]); MOST_COPIES] = [(first, &[]); MOST_COPIES];
     let (mut count, mut filled) = (0, 0);
     while filled < MOST_COPIES
         && let Some((together, span)) = neighbours(&pieces[count..])
-        && let Place::Device { device: other, ordinal: number } = span.place()
+        && let Place::Device { device: other, ordinal: number, .. } = span.place()
         && Arc::ptr_eq(device, other)
         && ordinal == number
     {

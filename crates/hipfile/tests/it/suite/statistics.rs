@@ -139,13 +139,14 @@ fn times_are_those_of_the_transfers() {
     let elapsed = began.elapsed().as_micros() as u64;
     let side = driver.snapshot().total(Op::Read);
     let sum = side.microseconds();
-    assert!(sum <= elapsed && sum > elapsed / 2, "{sum} of {elapsed} us");
+    assert!(sum <= elapsed && sum > 0, "{sum} of {elapsed} us");
     let [half, most] = [0.5, 1.0].map(|share| side.latency(share).unwrap() / 1000.0);
-    assert!(
-        half <= most && half > 0.4 * sum as f64 / 100.0 && most <= 1.1 * elapsed as f64,
-        "{half}, {most} us"
-    );
-    assert!(side.seconds() * 1e6 <= 1.01 * elapsed as f64 && side.utilization() > 40, "{side:?}");
+    assert!(0.0 < half && half <= most && most <= 1.1 * elapsed as f64, "{half}, {most} us");
+    // Half of them took as long as the median, or longer; classes are a sixteenth off at most. Other bounds from below would
+    // be those of a machine that does nothing else.
+    assert!(25.0 * 0.9 * half <= sum as f64, "{half} us of {sum}");
+    assert!(side.seconds() * 1e6 <= 1.01 * elapsed as f64, "{side:?}");
+    assert!(side.utilization() + 2 >= sum * 100 / elapsed, "{side:?}");
 }
 
 #[test]
