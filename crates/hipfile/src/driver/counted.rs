@@ -171,7 +171,7 @@ impl Inner {
         stage: &mut Stage<'_>,
         split: &mut Split,
     ) -> Pause {
-        let meter = self.meter(part, Clock::Began(None));
+        let meter = self.meter(part, Start::of(None));
         let pause = self.router.carry(part, &meter, &mut Walk::of_part(first), Some(stage));
         *split = meter.pause();
         pause
