@@ -86,6 +86,7 @@ pub(crate) fn configure(config: &Config) {
 /// Says what was left out so far. For the moment after which nobody may log any more.
 pub(crate) fn finish() {
     LIMITER.sweep(u64::MAX, &mut left_out);
+    notice::say_missed();
 }
 
 /// The file to log to: as it is named, in the folder, or of the folder's own name. `%p` stands for the process's number.
@@ -120,8 +121,7 @@ fn write(metadata: &Metadata<'_>, line: &Line) {
             return;
         }
     }
-    // A closed or full standard error is nobody's failure.
-    let _ = notice::write(io::stderr().as_fd(), line.for_people(metadata).as_bytes());
+    notice::say(&line.for_people(metadata));
 }
 
 /// Tells how many lines of a kind were left out.

@@ -1,13 +1,11 @@
 //! The header's group "Statistics", and `include/hipfile-stats.h`: C's structures for what the core has counted.
 
 use core::ffi::{c_char, c_int};
-use std::io::Write as _;
-use std::mem::ManuallyDrop;
-use std::os::fd::FromRawFd as _;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use hipfile::monitor::{self, Target, Unreachable};
-use hipfile::{Calls, GpuStats, Op, Side, Snapshot};
+use hipfile::{Calls, GpuStats, Op, Side, Snapshot, notice};
 
 use crate::abi::*;
 use crate::dispatch::forward;
@@ -319,9 +317,9 @@ pub unsafe extern "C" fn hipFileStatsGenerateReport(
         let target = unsafe { ctx.cast::<Target>().as_ref() };
         let Some(target) = target.filter(|_| fd >= 0) else { return hipFileStatsInvalidArgument };
         let Ok(snapshot) = target.snapshot() else { return hipFileStatsReportGenerationFailed };
-        // SAFETY: the descriptor is the caller's and stays open; it is not closed here.
-        let mut file = ManuallyDrop::new(unsafe { std::fs::File::from_raw_fd(fd) });
-        match file.write_all(monitor::report(&snapshot).as_bytes()) {
+        // SAFETY: the descriptor is the caller's and stays open during the call; a number that names nothing gives EBADF.
+        let file = unsafe { BorrowedFd::borrow_raw(fd) };
+        match notice::write(file, monitor::report(&snapshot).as_bytes()) {
             Ok(()) => hipFileStatsSuccess,
             Err(_) => hipFileStatsReportGenerationFailed,
         }

@@ -1,6 +1,7 @@
 //! The log: what stands in it at which level, where it stands, how much of it there may be, and what it costs when it is off.
 
 use std::collections::BTreeSet;
+use std::io::Read as _;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -213,6 +214,12 @@ fn calls_set_the_log_too() {
     ok(hipFileDriverOpen());
     assert!(text(&path).contains("driver opened"));
     ok(hipFileDriverClose());
+    string(hipFileParamLoggingLevel, "info");
+    string(hipFileParamLogDir, folder.path().to_str().unwrap());
+    ok(hipFileDriverOpen());
+    ok(hipFileDriverClose());
+    let path = folder.path().join(format!("hipfile-{}.log", std::process::id()));
+    assert!(text(&path).contains("driver opened"));
 }
 
 #[test]
@@ -283,6 +290,64 @@ fn no_standard_error_is_nobodys_failure() {
         life();
         true
     });
+}
+
+/// As a C program has it: these end the process.
+fn let_signals_end_the_process() {
+    for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
+        // SAFETY: no handler of anyone's is replaced.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
+/// No file may grow beyond so many bytes from here on.
+fn limit_files(bytes: u64) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: it is read only.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
+}
+
+#[test]
+fn a_log_that_may_not_grow_gives_way_to_standard_error() {
+    start_staged();
+    let (_folder, path) = log_file();
+    set("HIPFILE_LOG_LEVEL", "trace");
+    let said = stderr_of(|| {
+        in_child(|| {
+            let_signals_end_the_process();
+            limit_files(20_000);
+            (0..20).for_each(|_| life());
+            true
+        });
+    });
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 20_000);
+    assert!(said.contains("hipfile: trace: transfer ends"), "{said}");
+    let (_file, handle) = registered_file(&[1; LEN]);
+    let device = Device::new(LEN, 0);
+    assert_eq!(read(handle, device.start, LEN, 0, 0).0, LEN as isize);
+}
+
+#[test]
+fn a_full_standard_error_holds_nobody_up_and_is_told_later() {
+    start_staged();
+    watchdog(Duration::from_secs(60));
+    set("HIPFILE_LOG_LEVEL", "trace");
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let kept = std::io::stderr().as_fd().try_clone_to_owned().unwrap();
+    // SAFETY: both are open, and the test has nothing else to say meanwhile.
+    assert_eq!(unsafe { libc::dup2(writer.as_raw_fd(), 2) }, 2);
+    drop(writer);
+    // More than a pipe holds, and nobody reads.
+    (0..100).for_each(|_| life());
+    let mut said = vec![0; 32 << 10];
+    reader.read_exact(&mut said).unwrap();
+    life();
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::dup2(kept.as_raw_fd(), 2) }, 2);
+    reader.read_to_end(&mut said).unwrap();
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.contains(" lines were left out: standard error was full\n"), "{} bytes", said.len());
+    assert!(said.lines().all(|line| line.starts_with("hipfile: ")), "lines are whole");
 }
 
 #[test]

@@ -278,3 +278,31 @@ fn the_statistics_client_reports_on_a_process() {
             || text.contains("Total fast path reads (B): 4096")
     );
 }
+
+#[test]
+fn a_report_that_cannot_be_written_is_an_error_and_no_signal() {
+    use super::fork::in_child;
+    start();
+    let device = Device::new(4096, 1);
+    let (_file, handle) = registered_file(&[3; 4096]);
+    assert_eq!(read(handle, device.start, 4096, 0, 0).0, 4096);
+    let mut context = core::ptr::null_mut();
+    assert_eq!(create(&raw mut context, std::process::id() as c_int), hipFileStatsSuccess);
+    assert_eq!(connect(context), hipFileStatsSuccess);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let file = tempfile::tempfile().unwrap();
+    in_child(|| {
+        for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
+            // SAFETY: no handler of anyone's is replaced.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        let limit = libc::rlimit { rlim_cur: 10, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: it is read only.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
+        [writer.as_raw_fd(), file.as_raw_fd(), 99_999]
+            .into_iter()
+            .all(|fd| report(context, fd) == hipFileStatsReportGenerationFailed)
+    });
+    close(context);
+}
