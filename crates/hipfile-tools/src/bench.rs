@@ -19,7 +19,6 @@ mod subject;
 mod table;
 mod verify;
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,7 +26,7 @@ use clap::ValueEnum;
 use hipfile::{Config, PageCache};
 
 use crate::failure::{Failure, note};
-use crate::{Tool, device, units};
+use crate::{Tool, device, standard, units};
 use contender::{Baseline, Door, Lab, Who};
 use job::{Cache, Job, Mix};
 use report::{Report, Skipped};
@@ -113,7 +112,7 @@ pub(crate) struct Bench {
     #[arg(long, conflicts_with = "baseline")]
     alone: bool,
 
-    /// Requests that the door batch and the baseline raw keep under way
+    /// Requests that the doors batch and async and the baseline raw keep under way
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     depth: u16,
 
@@ -242,17 +241,13 @@ impl Tool for Bench {
         let report = Report::new(device, &subject, &job, self.door, repeat, &entries, skipped);
         match self.json {
             true => print_json(&report),
-            false => print(&report.to_string()),
+            false => standard::out(&report.to_string()),
         }
     }
 }
 
 fn print_json(report: &impl serde::Serialize) -> Result<(), Failure> {
-    print(&(serde_json::to_string(report).map_err(|error| Failure::new("--json", error))? + "\n"))
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    std::io::stdout().write_all(text.as_bytes()).map_err(|error| Failure::new("standard output", error))
+    standard::out(&(serde_json::to_string(report).map_err(|error| Failure::new("--json", error))? + "\n"))
 }
 
 impl Bench {

@@ -7,15 +7,14 @@ mod o_direct;
 mod report;
 mod text;
 
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use hipfile::Config;
 use hipfile::storage::Roots;
 use serde::Serialize;
 
-use crate::Tool;
 use crate::failure::{Failure, note};
+use crate::{Tool, standard};
 use report::Report;
 
 /// Say whether files can be moved directly between storage and GPU memory, and what is missing
@@ -56,6 +55,10 @@ pub(crate) struct Check {
 }
 
 impl Tool for Check {
+    fn prints(&self) -> bool {
+        !self.quiet
+    }
+
     fn run(self) -> Result<(), Failure> {
         if self.config {
             let rows = config::rows(&Config::from_env());
@@ -98,10 +101,7 @@ impl Check {
             true => serde_json::to_string(answer).map_err(|error| Failure::new("--json", error))? + "\n",
             false => text(),
         };
-        let mut out = std::io::stdout();
-        out.write_all(text.as_bytes())
-            .and_then(|()| out.flush())
-            .map_err(|error| Failure::new("standard output", error))
+        standard::out(&text)
     }
 
     fn failure(&self, what: impl std::fmt::Display, why: &str) -> Failure {

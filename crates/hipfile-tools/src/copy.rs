@@ -10,7 +10,6 @@ mod sink;
 mod source;
 mod verify;
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -19,7 +18,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, note};
 use crate::progress::Progress;
-use crate::{Tool, device, units};
+use crate::{Tool, device, standard, units};
 use destination::Destination;
 use sink::Sink;
 use source::Source;
@@ -75,6 +74,10 @@ fn chunk_size(text: &str) -> Result<u64, String> {
 }
 
 impl Tool for Copy {
+    fn prints(&self) -> bool {
+        self.json || self.verify
+    }
+
     fn run(self) -> Result<(), Failure> {
         let source = Source::open(&self.source)?;
         let destination = Destination::find(&self.destination, &source)?;
@@ -176,7 +179,7 @@ impl Copy {
         } else {
             return Ok(());
         };
-        writeln!(std::io::stdout(), "{text}").map_err(|error| Failure::new("standard output", error))
+        standard::out(&(text + "\n"))
     }
 }
 

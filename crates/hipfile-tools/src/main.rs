@@ -3,7 +3,7 @@
 //! A tool is one file with a type of arguments that implements [`Tool`], and one line in [`TOOLS`]. Exit status: 0 done,
 //! 1 failed (one line on standard error says what and why), 2 the command line was wrong. Called by the name of one of
 //! AMD's tools (`aiscp`), it is that tool, and answers a wrong command line with 1 as they do.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod bench;
 mod check;
@@ -14,6 +14,7 @@ mod failure;
 mod occupied;
 mod progress;
 mod scratch;
+mod standard;
 mod stats;
 mod units;
 
@@ -26,6 +27,11 @@ use failure::Failure;
 
 /// One subcommand: arguments that can be run. The first line of its documentation is its line in `hipfile --help`.
 trait Tool: clap::Args {
+    /// Whether it prints something on success. Then it is not begun where that would be lost.
+    fn prints(&self) -> bool {
+        true
+    }
+
     /// Does the work. Everything it has to say on success it has said when it returns.
     fn run(self) -> Result<(), Failure>;
 }
@@ -61,7 +67,11 @@ const fn entry<T: Tool>(name: &'static str, amd_name: &'static str) -> Entry {
 
 fn run_tool<T: Tool>(matches: &ArgMatches) -> Result<(), Failure> {
     // The matches come from T's own definition, so this fails only if clap contradicts itself.
-    T::from_arg_matches(matches).map_err(|error| Failure::new("arguments", error))?.run()
+    let tool = T::from_arg_matches(matches).map_err(|error| Failure::new("arguments", error))?;
+    if tool.prints() {
+        standard::check()?;
+    }
+    tool.run()
 }
 
 fn main() -> ExitCode {
@@ -115,9 +125,19 @@ fn finish(prefix: String, tool: &Entry, matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// Prints help, the version, or what is wrong with the command line. Only the last is an error.
+/// Prints help, the version, or what is wrong with the command line. Only the last is an error, if the others can be printed.
 fn usage(error: &clap::Error, status: u8) -> ExitCode {
-    // Nobody is left to tell when even this cannot be written.
-    let _ = error.print();
-    if error.use_stderr() { ExitCode::from(status) } else { ExitCode::SUCCESS }
+    if error.use_stderr() {
+        // Nobody is left to tell when even this cannot be written.
+        let _ = error.print();
+        return ExitCode::from(status);
+    }
+    let print = || error.print().map_err(|error| Failure::new("standard output", error));
+    match standard::check().and_then(|()| print()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure::note(failure);
+            ExitCode::FAILURE
+        }
+    }
 }

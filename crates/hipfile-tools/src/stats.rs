@@ -6,7 +6,7 @@ mod prometheus;
 mod watch;
 
 use std::ffi::OsString;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::process::{Child, Command};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use hipfile::monitor::{self, Target, Unreachable};
 
 use crate::Tool;
 use crate::failure::{Failure, note};
+use crate::standard::out;
 
 /// Show what a process moves: rates, latencies, engines, and why something was staged
 ///
@@ -146,12 +147,6 @@ impl Stats {
             _ => monitor::report(snapshot),
         })
     }
-}
-
-fn out(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout();
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    written.map_err(|error| Failure::new("standard output", error))
 }
 
 fn finish(name: &str, child: &mut Child) -> Result<(), Failure> {

@@ -123,7 +123,12 @@ impl Lab<'_> {
         let direction = job.mix.direction();
         match who {
             Who::Library(door, config) => {
-                let driver = Driver::open((**config).clone()).map_err(|e| Failure::new("GPU", e))?;
+                let mut config = (**config).clone();
+                if *door == Door::Async {
+                    // Each stream with work queued has a Block.
+                    config.stream_len = config.stream_len.max(job.depth * config.block_len);
+                }
+                let driver = Driver::open(config).map_err(|e| Failure::new("GPU", e))?;
                 let fd = Arc::new(self.subject.reopen()?);
                 let own = fd.try_clone().map_err(|error| Failure::at(&self.subject.path, error))?;
                 let file = hipfile::File::register(&driver, own)

@@ -3,7 +3,6 @@
 
 mod rows;
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -17,6 +16,7 @@ use super::report::{Device, short};
 use super::rounds::{Entry, Spread, run_rounds};
 use super::subject::Subject;
 use crate::failure::{Failure, note};
+use crate::standard;
 use crate::units::show_size;
 use rows::ROWS;
 
@@ -131,7 +131,7 @@ impl Table {
     }
 
     fn say(&self, text: &str) -> Result<(), Failure> {
-        writeln!(std::io::stdout(), "{text}").map_err(|error| Failure::new("standard output", error))
+        standard::out(&format!("{text}\n"))
     }
 
     /// A size at the table's scale, in whole MiB and not below 4 MiB.

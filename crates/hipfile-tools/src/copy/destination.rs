@@ -1,8 +1,8 @@
 //! Where the data is to go: found, and opened as what it must be: a replacement that takes the name later, or the file itself.
 //! Nothing is moved here.
 //!
-//! Replaced means: a file of a temporary name in the same directory, for its owner alone until it is complete, which then
-//! takes over attributes and name. So whoever opens the destination finds all of the old content or all of the new.
+//! Replaced means: a new file in the same directory, without a name where the file system has such files and else of a temporary
+//! one, for its owner alone until it is complete, which then takes over attributes and name. So whoever opens the destination finds all of the old content or all of the new.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;

@@ -1,6 +1,5 @@
 //! The open destination: its size, its stable storage, its name. Where it came from is not known here.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -9,7 +8,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::attributes::Attributes;
-use super::seat::Seat;
+use super::seat::{Seat, Temporary};
 use super::source::{Source, identity};
 use crate::failure::{Failure, note, reason_of};
 use crate::scratch;
@@ -22,23 +21,23 @@ pub(super) struct Output {
     pub(super) kind: FileType,
     /// What the descriptor names held data before: holes must be made, not left.
     pub(super) had_content: bool,
-    /// The temporary name; none when written in place.
-    temporary: Option<OsString>,
+    /// What it is called until it is published.
+    temporary: Temporary,
     attributes: Option<Attributes>,
     in_place: Option<String>,
     published: bool,
 }
 
 impl Output {
-    /// A new file under a temporary name, to take the name of `seat`.
-    pub(super) fn replacement(seat: Seat, fd: OwnedFd, temporary: OsString, attributes: Attributes) -> Self {
+    /// A new file, to take the name of `seat`.
+    pub(super) fn replacement(seat: Seat, fd: OwnedFd, temporary: Temporary, attributes: Attributes) -> Self {
         Self {
             path: seat.path.clone(),
             seat: Some(seat),
             fd,
             kind: FileType::RegularFile,
             had_content: false,
-            temporary: Some(temporary),
+            temporary,
             attributes: Some(attributes),
             in_place: None,
             published: false,
@@ -53,7 +52,7 @@ impl Output {
             fd,
             kind: FileType::RegularFile,
             had_content: false,
-            temporary: None,
+            temporary: Temporary::Not,
             attributes: Some(attributes),
             in_place: Some(reason),
             published: false,
@@ -68,7 +67,7 @@ impl Output {
             fd,
             kind,
             had_content: true,
-            temporary: None,
+            temporary: Temporary::Not,
             attributes: None,
             in_place: Some(reason),
             published: true,
@@ -116,7 +115,9 @@ impl Output {
     /// Adds what a failure means for the content.
     pub(super) fn explain(&self, failure: Failure) -> Failure {
         match (self.had_content, &self.temporary) {
-            (true, None) => failure.and("the destination was being written in place and is incomplete"),
+            (true, Temporary::Not) => {
+                failure.and("the destination was being written in place and is incomplete")
+            }
             _ => failure,
         }
     }
@@ -158,11 +159,8 @@ impl Output {
         if let Some(seat) = &self.seat
             && !self.published
         {
-            scratch::publish(|| match &self.temporary {
-                Some(temporary) => rustix::fs::renameat(&seat.dir, temporary, &seat.dir, &seat.name),
-                None => Ok(()),
-            })
-            .map_err(|error| Failure::os(&self.path, error))?;
+            scratch::publish(|| seat.give_name(&self.fd, &self.temporary))
+                .map_err(|error| Failure::os(&self.path, error))?;
             match rustix::fs::fsync(&seat.dir) {
                 // Some directories cannot be synced (no right to open them, a file system without it).
                 Ok(()) | Err(Errno::BADF | Errno::INVAL | Errno::OPNOTSUPP) => {}
@@ -183,6 +181,42 @@ impl Drop for Output {
     fn drop(&mut self) {
         if !self.published {
             scratch::discard();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_and_without_a_temporary_name_it_takes_the_place_of_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("destination");
+        let count = || std::fs::read_dir(folder.path()).unwrap().count();
+        for there in [false, true] {
+            for named in [true, false] {
+                let _ = std::fs::remove_file(&path);
+                if there {
+                    std::fs::write(&path, "old").unwrap();
+                }
+                let seat = Seat::at(path.clone()).unwrap();
+                let (fd, temporary) = if named {
+                    let (fd, name) = seat.create_named().unwrap();
+                    (fd, Temporary::Named(name))
+                } else {
+                    seat.create_temporary().unwrap()
+                };
+                let visible = usize::from(there) + usize::from(matches!(temporary, Temporary::Named(_)));
+                assert_eq!(count(), visible);
+                rustix::io::write(&fd, b"new").unwrap();
+                let attributes = Attributes::of_source(&path, &rustix::fs::fstat(&fd).unwrap());
+                let mut output = Output::replacement(seat, fd, temporary, attributes);
+                output.settle(3).unwrap();
+                output.publish().unwrap();
+                drop(output);
+                assert_eq!((std::fs::read(&path).unwrap(), count()), (b"new".to_vec(), 1));
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
@@ -81,8 +81,50 @@ impl Seat {
         (sticky && !mine).then(|| "only its owner may replace it in this directory".to_owned())
     }
 
-    pub(super) fn create_temporary(&self) -> Result<(OwnedFd, OsString), Errno> {
-        const TRIES: usize = 100;
+    /// A new file beside the name: one without a name, if it can be, so that nothing is left of it when the process is
+    /// killed; else one of a temporary name.
+    pub(super) fn create_temporary(&self) -> Result<(OwnedFd, Temporary), Errno> {
+        match self.create_nameless() {
+            Some(fd) => Ok((fd, Temporary::Nameless)),
+            None => self.create_named().map(|(fd, name)| (fd, Temporary::Named(name))),
+        }
+    }
+
+    /// `None` where the file system has no such files, or nothing could give it a name later.
+    fn create_nameless(&self) -> Option<OwnedFd> {
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&self.dir, c".", flags, Mode::RUSR | Mode::WUSR).ok()?;
+        let by_link = rustix::fs::stat(link_to(&fd)).ok()?;
+        (identity(&by_link) == identity(&rustix::fs::fstat(&fd).ok()?)).then_some(fd)
+    }
+
+    /// Gives the name to the file, in place of whatever has it.
+    pub(super) fn give_name(&self, fd: &OwnedFd, temporary: &Temporary) -> Result<(), Errno> {
+        let rename = |name: &OsStr| rustix::fs::renameat(&self.dir, name, &self.dir, &self.name);
+        let link = |name: &OsStr| {
+            rustix::fs::linkat(CWD, link_to(fd), &self.dir, name, AtFlags::SYMLINK_FOLLOW)
+                .map(|()| name.to_owned())
+        };
+        let Temporary::Nameless = temporary else {
+            let Temporary::Named(name) = temporary else { return Ok(()) };
+            return rename(name);
+        };
+        let mut linked = link(&self.name);
+        if linked.is_ok() {
+            return Ok(());
+        }
+        // Only a rename puts it in the place of another.
+        for _ in 0..TRIES {
+            if !matches!(linked, Err(Errno::EXIST)) {
+                break;
+            }
+            linked = link(&temporary_name(&self.name));
+        }
+        let name = linked?;
+        rename(&name).inspect_err(|_| _ = rustix::fs::unlinkat(&self.dir, &name, AtFlags::empty()))
+    }
+
+    pub(super) fn create_named(&self) -> Result<(OwnedFd, OsString), Errno> {
         let mut result = Err(Errno::EXIST);
         for _ in 0..TRIES {
             let name = temporary_name(&self.name);
@@ -97,6 +139,22 @@ impl Seat {
         }
         result
     }
+}
+
+/// Temporary names that are tried.
+const TRIES: usize = 100;
+
+/// What a file is called until it gets its name.
+pub(super) enum Temporary {
+    Named(OsString),
+    Nameless,
+    /// It has its name.
+    Not,
+}
+
+/// How an open file is named by number.
+fn link_to(fd: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
 /// A path's directory part, as system calls want it.

@@ -114,6 +114,8 @@ fn behaviour_131_every_byte_is_verified_on_request() {
         &["--rw", "write", "--block", "256K", "--door", "batch"],
         &["--rw", "read", "--block", "99999", "--door", "async", "--depth", "3", "--cold"],
         &["--rw", "randwrite", "--block", "64K", "--door", "async"],
+        // More streams than the usual staging memory for streams has Blocks.
+        &["--rw", "randread", "--block", "4K", "--door", "async", "--depth", "40"],
     ] {
         for engine in ["auto", "uring,bounce", "bounce"] {
             let common = ["--verify", "--alone", "--size", "3M", "--repeat", "2", "--engine", engine];

@@ -128,6 +128,49 @@ fn json_that_cannot_be_delivered_is_a_failure() {
 }
 
 #[test]
+fn what_would_be_lost_is_not_begun() {
+    let lab = Lab::new();
+    lab.write("source", b"x");
+    for (redirected, why) in [
+        (">&-", "it is closed"),
+        ("</dev/null 1<&0", "it is open for reading only"),
+        (">/dev/full", "No space left"),
+    ] {
+        for (arguments, begun) in [
+            ("stats -- HIPFILE copy source copied", "copied"),
+            ("check", ""),
+            ("check --config", ""),
+            ("copy source copied --json", "copied"),
+            ("copy source copied --verify", "copied"),
+            ("bench made --size 1M --repeat 1 --alone", "made"),
+            ("--help", ""),
+            ("copy --help", ""),
+            ("--version", ""),
+        ] {
+            let line = format!("HIPFILE {arguments} {redirected}").replace("HIPFILE", HIPFILE);
+            let run = run(lab.command(Path::new("sh")).args(["-c", &line]));
+            assert_eq!(run.code, Some(1), "{line}: {}", run.stderr);
+            let said = run.said();
+            let last = said.last().unwrap();
+            assert!(last.starts_with("hipfile: ") && last.contains("standard output: "), "{line}: {last}");
+            assert!(last.contains(why), "{line}: {last}");
+            if redirected != ">/dev/full" {
+                assert!(begun.is_empty() || !lab.path(begun).exists(), "{line}");
+            }
+        }
+        // Who has nothing to print wants nothing to print to; /dev/null is a good place.
+        for quiet in ["copy source quiet", "check --quiet; test $? -le 1"] {
+            let line = format!("{HIPFILE} {quiet}").replacen(" quiet", &format!(" quiet {redirected}"), 1);
+            let line = line.replacen("--quiet;", &format!("--quiet {redirected};"), 1);
+            let run = run(lab.command(Path::new("sh")).args(["-c", &line]));
+            assert_eq!(run.code, Some(0), "{line}: {}", run.stderr);
+        }
+        let run = run(lab.command(Path::new("sh")).args(["-c", &format!("{HIPFILE} --version >/dev/null")]));
+        assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
+    }
+}
+
+#[test]
 fn called_aiscp_it_is_aiscp() {
     let lab = Lab::new();
     let aiscp = lab.path("aiscp");

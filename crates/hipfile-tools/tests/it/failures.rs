@@ -68,7 +68,8 @@ fn a_source_that_shrinks_is_named() {
     lab.write("source", &pattern(64 << 20, 1));
     lab.write("destination", b"old");
     let mut child = slow(&mut lab.copy(&["source", "destination", "--chunk", "1M"])).spawn().unwrap();
-    wait_until(&mut child, "the temporary file", || !lab.leftovers().is_empty());
+    let id = child.id();
+    wait_until(&mut child, "the new file", || lab.unfinished(id).is_some());
     File::options().write(true).open(lab.path("source")).unwrap().set_len(100_000).unwrap();
     let run: crate::support::Run = child.wait_with_output().unwrap().into();
     run.failed_with(&["source", "shrank"]);

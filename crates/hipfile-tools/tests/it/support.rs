@@ -121,6 +121,17 @@ impl Lab {
         names.filter_map(|name| name.into_string().ok()).filter(|name| name.contains(".hipfile-")).collect()
     }
 
+    /// The new file that a copy writes to beside its destination: where /proc has it, since it need not have a name.
+    pub(crate) fn unfinished(&self, process: u32) -> Option<PathBuf> {
+        let entries = fs::read_dir(format!("/proc/{process}/fd")).ok()?;
+        let is_one = |link: PathBuf| {
+            let name = link.to_string_lossy().into_owned();
+            link.starts_with(self.dir.path()) && (name.ends_with(" (deleted)") || name.contains(".hipfile-"))
+        };
+        let mut paths = entries.flatten().map(|entry| entry.path());
+        paths.find(|path| fs::read_link(path).is_ok_and(is_one))
+    }
+
     /// `hipfile copy` with these arguments, not started yet.
     pub(crate) fn copy(&self, arguments: &[&str]) -> Command {
         let mut command = self.command(Path::new(HIPFILE));
