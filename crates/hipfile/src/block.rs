@@ -404,9 +404,8 @@ impl BlockPool {
             let within = self.max_blocks.load(Ordering::SeqCst).saturating_sub(before);
             let blocks = within.clamp(1, self.per_slab);
             drop(slow);
-            let len = blocks * self.block_len;
-            let made = left::take(len).map_or_else(|| map(len, node).map(|start| (start, Vec::new())), Ok);
-            let made = made.map(|(start, pinned)| {
+            let made = self.memory(blocks, node).map(|(start, blocks, pinned)| {
+                let len = blocks * self.block_len;
                 populate(start, len);
                 let (pinned, free, retired) = (Mutex::new(pinned), AtomicU64::new(0), AtomicU64::new(0));
                 let slab = Slab { start, len, blocks, node, pinned, free, retired };
@@ -430,6 +429,21 @@ impl BlockPool {
         self.start_janitor(&mut slow);
         self.returned.notify_all();
         (slow, result)
+    }
+
+    /// Memory for so many Blocks, or for fewer if the system has no more; how many, and the runtimes that have pinned it.
+    fn memory(&self, most: usize, node: Option<u32>) -> Result<(NonNull<u8>, usize, Vec<&'static str>), i32> {
+        if let Some((start, pinned)) = left::take(most * self.block_len) {
+            return Ok((start, most, pinned));
+        }
+        let mut blocks = most;
+        loop {
+            match map(blocks * self.block_len, node) {
+                Ok(start) => return Ok((start, blocks, Vec::new())),
+                Err(errno) if blocks == 1 => return Err(errno),
+                Err(_) => blocks /= 2,
+            }
+        }
     }
 
     fn start_janitor(&self, slow: &mut Slow) {

@@ -6,13 +6,15 @@ mod park;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use rustix::fs::OFlags;
+use rustix::io::FdFlags;
 
 use crate::config::PageCache;
 use crate::error::{Error, ErrorKind, Result};
 use crate::health::{Breaker, Demoted};
+use crate::notice;
 use crate::op::Op;
 use crate::pace::Pace;
 use crate::stats::{Counters, MAX_ENGINES};
@@ -54,6 +56,9 @@ impl DirectAlign {
 /// Alignments beyond this are as good as no direct I/O: the smallest Block holds no more, and no storage asks for more.
 const LARGEST_ALIGN: u32 = 64 << 10;
 
+/// How long it is believed at most that private descriptors are what they were, while transfers go on; in nanoseconds.
+const LOOK_EVERY: u64 = 10_000_000;
+
 /// A registered file.
 #[derive(Debug)]
 pub(crate) struct FileRecord {
@@ -64,6 +69,10 @@ pub(crate) struct FileRecord {
     facts: Statx,
     buffered: OnceLock<Descriptor>,
     direct: OnceLock<Option<OwnedFd>>,
+    /// Whether the program has closed a private descriptor, so that its number may be that of a file of its own.
+    lost: AtomicBool,
+    /// When the private descriptors were last looked at; CLOCK_MONOTONIC in nanoseconds.
+    looked_at: AtomicU64,
     magic: Option<u32>,
     storage: OnceLock<StorageFacts>,
     /// The file's own page cache setting, one more than its number; 0 for the driver's.
@@ -140,6 +149,8 @@ impl FileRecord {
             facts,
             buffered: OnceLock::new(),
             direct: OnceLock::new(),
+            lost: AtomicBool::new(false),
+            looked_at: AtomicU64::new(0),
             magic: storage::magic(borrowed),
             storage: OnceLock::new(),
             page_cache: AtomicU8::new(0),
@@ -218,7 +229,7 @@ impl FileRecord {
                 park::close(fd, self.park_key(false));
             }
         }
-        match self.buffered.get() {
+        match self.buffered.get().filter(|_| !self.lost.load(Ordering::Relaxed)) {
             Some(Descriptor::Private(fd)) => Ok(PlainFd { fd: borrow(fd), direct_only: false }),
             Some(Descriptor::DirectOnly(fd)) => Ok(PlainFd { fd: borrow(fd), direct_only: true }),
             Some(Descriptor::Callers) | None => {
@@ -236,7 +247,38 @@ impl FileRecord {
     /// The private O_DIRECT descriptor, opened at first use; `None` when the file system refuses one.
     pub(crate) fn direct(&self) -> Option<BorrowedFd<'_>> {
         self.direct_align()?;
-        self.direct.get_or_init(|| self.open_direct()).as_ref().map(borrow)
+        let fd = self.direct.get_or_init(|| self.open_direct()).as_ref();
+        fd.filter(|_| !self.lost.load(Ordering::Relaxed)).map(borrow)
+    }
+
+    /// Looks whether the private descriptors are still those of this file, if that was not done a moment ago. Without them the
+    /// caller's own serves.
+    pub(crate) fn look_after(&self) {
+        let now = sys::clock(libc::CLOCK_MONOTONIC_COARSE);
+        if now.wrapping_sub(self.looked_at.load(Ordering::Relaxed)) > LOOK_EVERY {
+            self.looked_at.store(now, Ordering::Relaxed);
+            self.finds_lost();
+        }
+    }
+
+    /// Whether a private descriptor turns out to be no longer this file's, for the first time.
+    pub(crate) fn finds_lost(&self) -> bool {
+        let buffered = match self.buffered.get() {
+            Some(Descriptor::Private(fd) | Descriptor::DirectOnly(fd)) => Some(fd),
+            Some(Descriptor::Callers) | None => None,
+        };
+        let mut both = buffered.into_iter().chain(self.direct.get().and_then(Option::as_ref));
+        let Some(fd) = both.find(|fd| !self.names_this_file(fd)) else { return false };
+        let first = !self.lost.swap(true, Ordering::Relaxed);
+        if first {
+            notice::line(format_args!(
+                "the program closed descriptor {}, which was the library's, of the file of descriptor {}: from now on its \
+                 own is used",
+                fd.as_raw_fd(),
+                self.fd
+            ));
+        }
+        first
     }
 
     /// The file's own page cache setting, if it has one.
@@ -280,14 +322,22 @@ impl FileRecord {
     pub(crate) fn size(&self) -> Option<u64> {
         let fd = self.direct()?;
         match self.file_type {
-            FileType::Regular => Some(sys::statx(fd.as_raw_fd()).ok()?.size),
+            FileType::Regular => {
+                let facts = sys::statx(fd.as_raw_fd()).ok();
+                // What another file's size is tells nothing.
+                let facts = facts.filter(|facts| identity(facts) == self.identity);
+                if facts.is_none() {
+                    self.finds_lost();
+                }
+                facts.map(|facts| facts.size)
+            }
             // The position of our own description means nothing to anyone.
             FileType::Block => rustix::fs::seek(fd, rustix::fs::SeekFrom::End(0)).ok(),
         }
     }
 
     fn open_buffered(&self, op: &'static str) -> Result<Descriptor> {
-        if let Some(fd) = park::take(&self.park_key(false)) {
+        if let Some(fd) = self.take_parked(false) {
             return Ok(Descriptor::Private(fd));
         }
         let wants_direct = self.flags.contains(OFlags::DIRECT);
@@ -298,7 +348,9 @@ impl FileRecord {
         }
         // SAFETY: fcntl only duplicates; a number closed meanwhile gives EBADF.
         let callers = unsafe { BorrowedFd::borrow_raw(self.fd) };
-        match rustix::io::fcntl_dupfd_cloexec(callers, 3) {
+        match rustix::io::fcntl_dupfd_cloexec(callers, sys::OUT_OF_THE_WAY)
+            .or_else(|_| rustix::io::fcntl_dupfd_cloexec(callers, 3))
+        {
             Ok(fd) if !self.names_this_file(&fd) => {
                 // It may be the only descriptor of some other file on which the process holds locks.
                 park::close(fd, park::NO_KEY);
@@ -312,10 +364,17 @@ impl FileRecord {
     }
 
     fn open_direct(&self) -> Option<OwnedFd> {
-        if let Some(fd) = park::take(&self.park_key(true)) {
-            return Some(fd);
+        self.take_parked(true).or_else(|| self.reopen(self.flags | OFlags::DIRECT).ok())
+    }
+
+    fn take_parked(&self, direct: bool) -> Option<OwnedFd> {
+        loop {
+            let fd = park::take(&self.park_key(direct))?;
+            if self.names_this_file(&fd) {
+                return Some(fd);
+            }
+            std::mem::forget(fd);
         }
-        self.reopen(self.flags | OFlags::DIRECT).ok()
     }
 
     /// Opens the caller's file anew through /proc, which gives a description of our own.
@@ -329,13 +388,8 @@ impl FileRecord {
             | OFlags::SYNC;
         let flags = (flags & keep) | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         let path = format!("/proc/self/fd/{}", self.fd);
-        let mut fd = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(|_| Refusal::System)?;
-        if fd.as_raw_fd() <= libc::STDERR_FILENO {
-            // The process runs without standard streams: a data file must not take their place.
-            let above = rustix::io::fcntl_dupfd_cloexec(&fd, libc::STDERR_FILENO + 1);
-            park::close(fd, park::NO_KEY);
-            fd = above.map_err(|_| Refusal::System)?;
-        }
+        let fd = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(|_| Refusal::System)?;
+        let fd = aside(fd).ok_or(Refusal::System)?;
         if !self.names_this_file(&fd) {
             park::close(fd, park::NO_KEY);
             return Err(Refusal::Stale);
@@ -344,7 +398,14 @@ impl FileRecord {
     }
 
     fn names_this_file(&self, fd: &OwnedFd) -> bool {
-        sys::statx(fd.as_raw_fd()).is_ok_and(|facts| identity(&facts) == self.identity)
+        sys::file_identity(borrow(fd)).is_ok_and(|now| now == self.identity)
+    }
+
+    /// Lets go of a private descriptor. One that is a stranger's by now is not ours to close.
+    fn let_go(&self, fd: OwnedFd, direct: bool) {
+        let ours = self.names_this_file(&fd)
+            && rustix::io::fcntl_getfd(&fd).is_ok_and(|flags| flags.contains(FdFlags::CLOEXEC));
+        if ours { park::close(fd, self.park_key(direct)) } else { std::mem::forget(fd) }
     }
 
     fn stale(&self, op: &'static str) -> Error {
@@ -366,7 +427,9 @@ impl FileRecord {
     /// Where the file is, for people to read; may be gone or elsewhere.
     pub(crate) fn path(&self) -> Option<PathBuf> {
         let number = match (self.buffered.get(), self.direct.get()) {
-            (Some(Descriptor::Private(fd) | Descriptor::DirectOnly(fd)), _) | (_, Some(Some(fd))) => {
+            (Some(Descriptor::Private(fd) | Descriptor::DirectOnly(fd)), _) | (_, Some(Some(fd)))
+                if !self.lost.load(Ordering::Relaxed) =>
+            {
                 fd.as_raw_fd()
             }
             _ if self.is_current() => self.fd,
@@ -382,6 +445,9 @@ impl FileRecord {
 
     /// How many descriptors of its own the record holds: 0 to 2.
     pub(crate) fn private_descriptors(&self) -> usize {
+        if self.lost.load(Ordering::Relaxed) {
+            return 0;
+        }
         let buffered =
             matches!(self.buffered.get(), Some(Descriptor::Private(_) | Descriptor::DirectOnly(_)));
         usize::from(buffered) + usize::from(matches!(self.direct.get(), Some(Some(_))))
@@ -397,12 +463,12 @@ impl Used for FileRecord {
 impl Drop for FileRecord {
     fn drop(&mut self) {
         match self.buffered.take() {
-            Some(Descriptor::Private(fd)) => park::close(fd, self.park_key(false)),
-            Some(Descriptor::DirectOnly(fd)) => park::close(fd, self.park_key(true)),
+            Some(Descriptor::Private(fd)) => self.let_go(fd, false),
+            Some(Descriptor::DirectOnly(fd)) => self.let_go(fd, true),
             Some(Descriptor::Callers) | None => {}
         }
         if let Some(Some(fd)) = self.direct.take() {
-            park::close(fd, self.park_key(true));
+            self.let_go(fd, true);
         }
     }
 }
@@ -412,6 +478,23 @@ enum Refusal {
     Stale,
     /// The system refused: no /proc, no permission, no descriptors left.
     System,
+}
+
+/// The same description under a number that is out of the way, and never one of the standard streams': the process may run
+/// without them. Where closing the first would drop a lock of the process's it stays.
+fn aside(fd: OwnedFd) -> Option<OwnedFd> {
+    let standard = fd.as_raw_fd() <= libc::STDERR_FILENO;
+    if !standard && sys::has_posix_lock(fd.as_raw_fd()) {
+        return Some(fd);
+    }
+    let moved = rustix::io::fcntl_dupfd_cloexec(&fd, sys::OUT_OF_THE_WAY);
+    let moved = match moved {
+        Err(_) if !standard => return Some(fd),
+        Err(_) => rustix::io::fcntl_dupfd_cloexec(&fd, libc::STDERR_FILENO + 1),
+        moved => moved,
+    };
+    park::close(fd, park::NO_KEY);
+    moved.ok()
 }
 
 fn identity(facts: &Statx) -> Identity {

@@ -66,6 +66,8 @@ pub mod platform;
 mod policy;
 #[allow(unsafe_code, reason = "lends a call's closure to helper threads")]
 mod pool;
+#[cfg_attr(test, allow(unsafe_code, reason = "closes descriptors by number"))]
+mod private;
 #[allow(unsafe_code, reason = "an instruction that does nothing")]
 mod probe;
 mod queued;

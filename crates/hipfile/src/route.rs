@@ -44,6 +44,9 @@ pub(crate) struct Router {
     told: AtomicU64,
 }
 
+/// From so many bytes on it costs nothing to ask before each transfer whether private descriptors are what they were.
+const LOOK_FROM: usize = 1 << 20;
+
 /// Errors after which the next engine is asked: the path is missing or does not suit, the data is not at fault.
 const RETRY: &[(i32, Reason)] = &[
     (libc::ENODEV, Reason::NoStorageDevice),
@@ -234,6 +237,7 @@ impl Router {
 
     /// The queue that a whole transfer may take, if it would be staged in one step and an engine has a queue for such.
     pub(crate) fn queue_for(&self, transfer: &Transfer<'_>) -> Option<Way> {
+        transfer.file.look_after();
         if self.fallback == Fallback::Forbid || transfer.len() == 0 {
             return None;
         }
@@ -329,6 +333,11 @@ impl Router {
         let op = transfer.op;
         let unfit = if stage.is_some() { self.no_staging } else { 0 };
         if walk.paced.is_none() {
+            if transfer.len() >= LOOK_FROM {
+                transfer.file.finds_lost();
+            } else {
+                transfer.file.look_after();
+            }
             let paced = self.is_paced(transfer);
             walk.paced = Some(paced);
             if let Some(reason) = paced.then(|| transfer.file.pace.turn(op)).flatten() {
@@ -392,6 +401,16 @@ impl Router {
                 }
             }
             walk.done += outcome.moved;
+            // What failed or came to its end may have been another file. A held stream has copied what came before.
+            let suspect = match outcome.stop {
+                Stop::Failed(_) => true,
+                Stop::Done => outcome.moved < part.len(),
+                _ => false,
+            };
+            if suspect && transfer.file.finds_lost() {
+                walk.done = if stage.is_some() { walk.done - outcome.moved } else { 0 };
+                continue;
+            }
             match outcome.stop {
                 Stop::Done if outcome.moved < part.len() => return Pause::Finished(Ok(walk.done)),
                 Stop::Done => {}

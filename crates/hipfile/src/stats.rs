@@ -301,6 +301,12 @@ impl Start {
         Start { visit: pass(), began }
     }
 
+    /// Whether something may be done beside it that is done now and then: a sixteenth of a thread's.
+    #[inline]
+    pub(crate) fn is_sixteenth(self) -> bool {
+        self.visit.turn & 15 == 0
+    }
+
     pub(crate) fn is_timed(self) -> bool {
         self.began.is_some()
     }

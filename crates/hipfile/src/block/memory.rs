@@ -7,9 +7,14 @@ use crate::sys;
 /// Huge pages halve the number of segments a direct transfer needs, so slabs are multiples of one.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Zeroed, page-aligned memory, on a memory node if one is asked for; huge-page aligned where it is large enough.
+/// Zeroed, page-aligned memory, on a memory node if one is asked for; huge-page aligned where it is large enough
+/// and the address space allows it.
 pub(super) fn map(len: usize, node: Option<u32>) -> Result<NonNull<u8>, i32> {
     let slack = if len >= HUGE_PAGE { HUGE_PAGE } else { 0 };
+    map_with(len, slack, node).or_else(|errno| if slack > 0 { map_with(len, 0, node) } else { Err(errno) })
+}
+
+fn map_with(len: usize, slack: usize, node: Option<u32>) -> Result<NonNull<u8>, i32> {
     let total = len.checked_add(slack).ok_or(libc::ENOMEM)?;
     // SAFETY: a new private anonymous mapping at an address of the kernel's choice touches nothing else.
     let mapped = unsafe {

@@ -92,6 +92,9 @@ impl Inner {
         }
         begins(transfer);
         let start = self.meters.start(transfer.len());
+        if start.is_sixteenth() {
+            transfer.file.look_after();
+        }
         let synced = transfer.op == Op::Write && self.config.write_sync == WriteSync::Data;
         let small = if synced { None } else { self.router.run_small(transfer) };
         let (result, split) = match small {

@@ -2,6 +2,7 @@
 //! place. It carries everything, so it is the last resort.
 
 mod read;
+mod scant;
 
 use std::cell::RefCell;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -227,7 +228,7 @@ impl Bounce {
                 return read.one_by_one(block.bytes_mut(), take);
             }
             while let Some((index, chunk)) = take() {
-                match write_chunk(device, transfer, way, &chunk, &mut block) {
+                match write_chunk(device.as_ref(), transfer, way, &chunk, block.bytes_mut()) {
                     Ok(n) if n == chunk.len => {}
                     Ok(n) => prefix.broke(index, n, None),
                     Err((n, error)) => prefix.broke(index, n, Some(error)),
@@ -239,7 +240,7 @@ impl Bounce {
         let _turn = busy.then(|| self.busy.take());
         let first = match self.blocks.take(node) {
             Ok(block) => block,
-            Err(errno) => return Outcome::failed(0, Error::os(transfer.op.name(), errno)),
+            Err(errno) => return scant::run(transfer, device.as_ref(), way, errno),
         };
         let helpers = self.helpers_for(transfer, way, chunks.count());
         if helpers == 0 {
@@ -410,15 +411,15 @@ fn append(transfer: &Transfer<'_>, device: &Arc<dyn Device>, way: Way<'_>) -> Ou
 type Partial = Result<usize, (usize, Error)>;
 
 fn write_chunk(
-    device: &Arc<dyn Device>,
+    device: &dyn Device,
     transfer: &Transfer<'_>,
     way: Way<'_>,
     chunk: &Chunk,
-    block: &mut Block<'_>,
+    bytes: &mut [u8],
 ) -> Partial {
     let span = transfer.span.slice(chunk.offset, chunk.len);
-    device.download(&span, &mut block.bytes_mut()[..chunk.len]).map_err(|e| (0, e))?;
-    way.drain(chunk, block.bytes())
+    device.download(&span, &mut bytes[..chunk.len]).map_err(|e| (0, e))?;
+    way.drain(chunk, bytes)
 }
 
 impl Way<'_> {

@@ -140,9 +140,11 @@ fn step(transfer: &Transfer<'_>, want: usize) -> Result<usize> {
     let Place::Device { device, .. } = transfer.span.place() else {
         unreachable!("fit refuses other memory");
     };
-    let (Some(p2p), Some(fd)) = (device.p2p(), transfer.file.direct()) else {
-        unreachable!("fit refuses a device or a file without");
+    let Some(p2p) = device.p2p() else {
+        unreachable!("fit refuses a device without");
     };
+    // It was there, and somebody has closed it meanwhile.
+    let Some(fd) = transfer.file.direct() else { return Err(Error::os(op.name(), libc::ENODEV)) };
     let span = transfer.span.slice(0, want);
     match op {
         Op::Read => p2p.read(fd, &span, transfer.file_offset, transfer.held),

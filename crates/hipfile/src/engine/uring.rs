@@ -19,6 +19,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::log;
 use crate::op::Op;
+use crate::private::Identity;
 use crate::reason::Reason;
 use crate::sys;
 use crate::transfer::{Cache, Transfer};
@@ -52,13 +53,14 @@ pub(super) fn new(parts: &Parts) -> Box<dyn Engine> {
 
 thread_local! {
     /// This thread's ring.
-    static RING: RefCell<Seat> = const { RefCell::new(Seat { made_in: 0, ring: None }) };
+    static RING: RefCell<Seat> = const { RefCell::new(Seat { made_in: 0, ring: None, identity: None }) };
 }
 
 /// A place for a ring, with the count of forks it was made in: a child must not use its parent's.
 struct Seat {
     made_in: u32,
     ring: Option<IoUring>,
+    identity: Option<Identity>,
 }
 
 impl Seat {
@@ -66,15 +68,26 @@ impl Seat {
     fn leave(&mut self) {
         std::mem::forget(self.ring.take());
     }
+
+    /// Whether the ring's number may be used and closed: the process is the one that made it, and the program has not closed it.
+    fn is_intact(&self) -> bool {
+        self.ring.as_ref().is_none_or(|ring| {
+            self.made_in == sys::forks() && self.identity.is_some() && ring_identity(ring) == self.identity
+        })
+    }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        // A child may have closed the number and opened another file, which is then not ours to close.
-        if self.made_in != sys::forks() {
+        if !self.is_intact() {
             self.leave();
         }
     }
+}
+
+fn ring_identity(ring: &IoUring) -> Option<Identity> {
+    // SAFETY: the number is only asked about.
+    Identity::of(unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) })
 }
 
 /// The kernel lets this thread into its ring no more: a sandbox closed behind it, or somebody closed the descriptor.
@@ -148,7 +161,7 @@ impl Uring {
     /// This thread's ring, made at first use; `None` when there can be none.
     fn ring<'c>(&self, seat: &'c mut Seat) -> Option<&'c mut IoUring> {
         let forks = sys::forks();
-        if seat.made_in != forks {
+        if !seat.is_intact() {
             seat.leave();
         }
         if seat.ring.is_none() {
@@ -160,7 +173,7 @@ impl Uring {
                 .build(ENTRIES)
                 .or_else(|_| IoUring::new(ENTRIES));
             match made {
-                Ok(ring) => *seat = Seat { made_in: forks, ring: Some(ring) },
+                Ok(ring) => *seat = Seat { made_in: forks, identity: ring_identity(&ring), ring: Some(ring) },
                 Err(error) => {
                     self.note_refusal(error.raw_os_error().unwrap_or_default());
                     return None;
@@ -199,10 +212,8 @@ impl Uring {
         let node = transfer.span.place().node();
         // Before a Block, so that nobody waits for a turn with a Block in hand.
         let _turn = self.turns.take();
-        let first = match self.blocks.take(node) {
-            Ok(block) => block,
-            Err(errno) => return (Outcome::failed(0, Error::os(transfer.op.name(), errno)), Ok(())),
-        };
+        // Without memory for one another engine carries it.
+        let Ok(first) = self.blocks.take(node) else { return (Outcome::short(0), Ok(())) };
         // One more than the depth: while one piece is copied, the storage has its full queue. More of them would be more
         // memory than caches hold, which costs more than it brings. Only the first Block was waited for.
         let most = (self.depth + 1).min(chunks.count());

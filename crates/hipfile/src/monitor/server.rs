@@ -3,23 +3,27 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::time::Timespec;
 
 use super::Board;
+use crate::private::Private;
 use crate::{pool, sys};
 
 /// How the names of the sockets begin; the number of the process follows, in eight hexadecimal digits.
 pub(super) const AMD_NAME: &str = "AISSTATS";
 pub(super) const OUR_NAME: &str = "HIPFSTAT";
+
+/// Of the doors, AMD's.
+const AMDS: usize = 1;
 
 /// What comes with the descriptor: a number of four bytes.
 pub(super) const GREETING: [u8; 4] = 1_i32.to_ne_bytes();
@@ -35,8 +39,22 @@ const AT_ONCE: usize = 64;
 /// A running thread. Dropped, it tells the thread to end, and does not wait for it.
 #[derive(Debug)]
 pub(super) struct Server {
-    stop: Arc<OwnedFd>,
+    doors: Arc<Doors>,
     forks: u32,
+}
+
+/// Where peers come: ours and AMD's.
+#[derive(Debug)]
+struct Doors {
+    listeners: [Option<Private<UnixListener>>; 2],
+    closing: AtomicBool,
+}
+
+impl Doors {
+    /// Whether nobody has closed what is not his.
+    fn are_intact(&self) -> bool {
+        self.listeners.iter().flatten().all(Private::is_intact)
+    }
 }
 
 /// The address of a process's socket. The name is as long as the kernel lets it be, filled up with zeroes.
@@ -47,10 +65,10 @@ pub(super) fn address(name: &str, pid: u32) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(bytes)
 }
 
-fn listen(name: &str) -> Option<UnixListener> {
+fn listen(name: &str) -> Option<Private<UnixListener>> {
     let listener = UnixListener::bind_addr(&address(name, std::process::id()).ok()?).ok()?;
     listener.set_nonblocking(true).ok()?;
-    Some(UnixListener::from(sys::out_of_the_way(listener.into())))
+    Some(Private::new(listener))
 }
 
 impl Server {
@@ -62,53 +80,55 @@ impl Server {
         if ours.is_none() && amds.is_none() {
             return None;
         }
-        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
-        let stop = Arc::new(sys::out_of_the_way(stop));
-        let (board, stopped) = (Arc::clone(board), Arc::clone(&stop));
-        let body = move || serve(&board, [ours.as_ref(), amds.as_ref()], &stopped);
-        pool::spawn("hipfile-stats".to_owned(), body).then_some(Server { stop, forks: sys::forks() })
+        let doors = Arc::new(Doors { listeners: [ours, amds], closing: AtomicBool::new(false) });
+        let (board, open) = (Arc::clone(board), Arc::clone(&doors));
+        let body = move || serve(&board, &open);
+        pool::spawn("hipfile-stats".to_owned(), body).then_some(Server { doors, forks: sys::forks() })
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The child of a fork shares the event with its parent.
-        if sys::forks() == self.forks {
-            let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
+        // The child of a fork shares the sockets with its parent.
+        if sys::forks() != self.forks {
+            return;
+        }
+        self.doors.closing.store(true, Ordering::Release);
+        // This wakes who waits for peers.
+        for listener in self.doors.listeners.iter().flatten().filter(|listener| listener.is_intact()) {
+            let _ = rustix::net::shutdown(&**listener, rustix::net::Shutdown::Both);
         }
     }
 }
 
-/// Waits until one of them can be read; which. `None` when somebody has closed one that is not his.
-fn wait<const N: usize>(fds: [Option<BorrowedFd<'_>>; N], limit: Option<Duration>) -> Option<[bool; N]> {
-    let mut ready = [false; N];
-    let mut polled: Vec<_> = fds.iter().flatten().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+/// Waits until peers come; at which doors, if nobody has closed one that is not his.
+fn wait(doors: &Doors, limit: Option<Duration>) -> Option<[bool; 2]> {
+    let there = || doors.listeners.iter().flatten();
+    let mut polled: Vec<_> = there().map(|listener| PollFd::new(&**listener, PollFlags::IN)).collect();
     let limit = limit
         .map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) });
-    if poll(&mut polled, limit.as_ref()).is_ok() {
-        let there = (0..N).filter(|n| fds[*n].is_some());
-        there.zip(&polled).for_each(|(n, polled)| ready[n] = !polled.revents().is_empty());
-        if polled.iter().any(|polled| polled.revents().contains(PollFlags::NVAL)) {
-            return None;
-        }
+    // Interrupted, it says that nobody came.
+    let came = poll(&mut polled, limit.as_ref()).is_ok();
+    if doors.closing.load(Ordering::Acquire) || !doors.are_intact() {
+        return None;
     }
-    Some(ready)
+    let mut polled = polled.iter();
+    Some(doors.listeners.each_ref().map(|listener| {
+        let polled = listener.as_ref().and_then(|_| polled.next());
+        came && polled.is_some_and(|polled| !polled.revents().is_empty())
+    }))
 }
 
-fn serve(board: &Board, listeners: [Option<&UnixListener>; 2], stop: &OwnedFd) {
-    let fds = listeners.map(|listener| listener.map(AsFd::as_fd));
+fn serve(board: &Board, doors: &Doors) {
     let (mut interval, mut published) = (SELDOM, 0);
     loop {
         let looked_at = board.looked_at.load(Ordering::Relaxed);
-        let ready = wait([fds[0], fds[1], Some(stop.as_fd())], looked_at.then_some(interval));
-        let Some([ours, amds, false]) = ready else { return };
+        let Some(ready) = wait(doors, looked_at.then_some(interval)) else { return };
         let mut starved = false;
-        for (is_amds, listener) in
-            [(false, listeners[0].filter(|_| ours)), (true, listeners[1].filter(|_| amds))]
-        {
+        for (at, listener) in doors.listeners.iter().enumerate().filter(|(at, _)| ready[*at]) {
             for _ in 0..AT_ONCE {
-                match listener.map(UnixListener::accept) {
-                    Some(Ok((peer, _))) => show(board, &peer, is_amds),
+                match listener.as_ref().map(|listener| listener.accept()) {
+                    Some(Ok((peer, _))) => show(board, &peer, at == AMDS),
                     Some(Err(error)) => {
                         let passing = [io::ErrorKind::WouldBlock, io::ErrorKind::ConnectionAborted];
                         starved |= !passing.contains(&error.kind());
@@ -118,8 +138,8 @@ fn serve(board: &Board, listeners: [Option<&UnixListener>; 2], stop: &OwnedFd) {
                 }
             }
         }
-        if starved && wait([Some(stop.as_fd())], Some(PAUSE)) != Some([false]) {
-            return;
+        if starved {
+            std::thread::sleep(PAUSE);
         }
         if board.looked_at.load(Ordering::Relaxed) {
             let now = board.publish();

@@ -16,6 +16,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::Timespec;
 
 use super::server::{AMD_NAME, GREETING, OUR_NAME, address};
+use crate::private::Private;
 use crate::stats::{self, AMD_WORDS, MOST_WORDS, Region, Snapshot};
 use crate::sys;
 
@@ -52,7 +53,7 @@ impl std::error::Error for Unreachable {}
 #[derive(Debug)]
 pub struct Target {
     pid: u32,
-    process: OwnedFd,
+    process: Private,
     page: Option<Page>,
 }
 
@@ -83,7 +84,7 @@ impl Target {
     pub fn new(pid: u32) -> Result<Target, Unreachable> {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Unreachable::NotFound)?;
         match pidfd_open(number, PidfdFlags::empty()) {
-            Ok(process) => Ok(Target { pid, process, page: None }),
+            Ok(process) => Ok(Target { pid, process: Private::new(process), page: None }),
             Err(Errno::SRCH | Errno::INVAL) => Err(Unreachable::NotFound),
             Err(error) => Err(Unreachable::Refused(format!("it cannot be watched: {error}"))),
         }

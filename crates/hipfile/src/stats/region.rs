@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::process::{Resource, getrlimit};
 
-use crate::sys;
+use crate::private::Private;
 
 /// A mapping of words. Each word is read and written whole, by any number of threads and processes.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct Region {
     start: NonNull<c_void>,
     words: usize,
     /// What can be handed to other processes; `None` for memory of this process alone.
-    file: Option<OwnedFd>,
+    file: Option<Private>,
 }
 
 // SAFETY: the mapping belongs to the value and is reached through atomic words only.
@@ -36,7 +36,7 @@ impl Region {
         match shared(name, words) {
             Ok(file) => match map(Some(file.as_fd()), words, ProtFlags::READ | ProtFlags::WRITE) {
                 // From here on nobody else can write to it, nor make it shorter.
-                Ok(start) if seal(&file) => Ok(Region { start, words, file: Some(file) }),
+                Ok(start) if seal(&file) => Ok(Region { start, words, file: Some(Private::new(file)) }),
                 Ok(start) => {
                     drop(Region { start, words, file: None });
                     Region::private(words)
@@ -59,7 +59,7 @@ impl Region {
     /// It cannot be mapped.
     pub(crate) fn of(file: OwnedFd, words: usize) -> Result<Region, Errno> {
         let start = map(Some(file.as_fd()), words, ProtFlags::READ)?;
-        Ok(Region { start, words, file: Some(file) })
+        Ok(Region { start, words, file: None })
     }
 
     pub(crate) fn words(&self) -> &[AtomicU64] {
@@ -69,9 +69,9 @@ impl Region {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.words) }
     }
 
-    /// What to hand to who wants to read.
+    /// What to hand to who wants to read, unless somebody has closed it.
     pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
-        self.file.as_ref().map(AsFd::as_fd)
+        self.file.as_ref().filter(|file| file.is_intact()).map(AsFd::as_fd)
     }
 }
 
@@ -89,7 +89,6 @@ fn shared(name: &str, words: usize) -> Result<OwnedFd, Errno> {
         return Err(Errno::FBIG);
     }
     let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    let file = sys::out_of_the_way(file);
     rustix::fs::ftruncate(&file, bytes)?;
     Ok(file)
 }

@@ -71,6 +71,7 @@ mod suite {
     mod batches;
     mod buffers;
     mod coherence;
+    mod descriptors;
     mod direct;
     mod documents;
     mod evidence;
@@ -80,6 +81,7 @@ mod suite {
     mod logging;
     mod owned_streams;
     mod rings;
+    mod scarce;
     mod settings;
     mod staged;
     mod statistics;

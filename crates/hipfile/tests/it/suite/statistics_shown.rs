@@ -234,9 +234,20 @@ fn reads_for_ever() {
     });
 }
 
+/// A test that fails leaves nobody behind.
+fn end_with_the_test() -> std::io::Result<()> {
+    // SAFETY: a plain call.
+    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
 fn reader() -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "--ignored", "suite::statistics_shown::reads_for_ever"]);
+    // SAFETY: the function makes one system call, which is allowed after a fork.
+    unsafe { command.pre_exec(end_with_the_test) };
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
