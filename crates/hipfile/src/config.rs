@@ -74,6 +74,8 @@ pub enum Order {
     Stream,
     /// All work already on the device.
     Device,
+    /// Nothing: who uses the memory has waited for that.
+    Off,
 }
 
 /// How staged transfers treat the page cache.
@@ -127,7 +129,7 @@ words! {
         "emulated-cuda" = EmulatedCuda;
     Fallback: "allow" = Allow, "warn" = Warn, "forbid" = Forbid;
     Adaptive: "off" = Off, "network" = Network, "all" = All;
-    Order: "stream" = Stream, "device" = Device;
+    Order: "stream" = Stream, "device" = Device, "off" = Off;
     PageCache: "auto" = Auto, "direct" = Direct, "buffered" = Buffered, "no-cache" = NoCache;
     WriteSync: "none" = None, "data" = Data;
     LogLevel: "off" = Off, "error" = Error, "warn" = Warn, "info" = Info, "debug" = Debug, "trace" = Trace;

@@ -155,7 +155,7 @@ pub const SETTINGS: &[Setting] = &[
         "False leaves the p2p engine out.")
         .parameter("hipFileParamUsePcip2pdma"),
     row!("order", "HIPFILE_ORDER", Kind::Word(Order::WORDS), "stream", order,
-        "What synchronous calls wait for: work on the legacy default stream, or all work of the device."),
+        "What synchronous calls wait for: work on the legacy default stream, all work of the device, or nothing."),
     row!("write_sync", "HIPFILE_WRITE_SYNC", Kind::Word(WriteSync::WORDS), "none", write_sync,
         "`data` makes each write durable before the call returns."),
     row!("allow_system_memory", "HIPFILE_ALLOW_SYSTEM_MEMORY", Kind::Bool, "false", allow_system_memory,

@@ -1,5 +1,6 @@
 //! HIP behind the device seam, real or emulated: the same code over another table. HIP's own numbers stop here.
 
+mod apart;
 mod stream;
 
 use std::ffi::{CStr, c_void};
@@ -35,6 +36,7 @@ struct Hip {
     sees_captures: AtomicBool,
     /// The memory node near each GPU, looked up at first use.
     nodes: OnceLock<Vec<Option<u32>>>,
+    apart: apart::Idle,
     /// `hipAmdFileRead` and `hipAmdFileWrite`, looked up at first use.
     amd_file: OnceLock<Option<(AmdFileFn, AmdFileFn)>>,
 }
@@ -105,6 +107,7 @@ fn find(config: &Config) -> Result<Hip, Absence> {
         library,
         sees_captures: AtomicBool::new(false),
         nodes: OnceLock::new(),
+        apart: apart::Idle::default(),
         amd_file: OnceLock::new(),
     };
     let mut count = 0;
@@ -235,18 +238,23 @@ impl Hip {
         Relaxed { hip: self, before: (exchanged == Some(HipError::SUCCESS)).then_some(mode) }
     }
 
-    /// A copy in the order of the legacy default stream, done when it returns.
+    /// A copy in the order that the setting says, done when it returns.
     ///
     /// # Safety
     /// Both ranges are valid for the call.
     unsafe fn copy(
         &self,
         op: &'static str,
+        ordinal: u32,
         to: *mut c_void,
         from: *const c_void,
         len: usize,
         kind: hip::MemcpyKind,
     ) -> Result<()> {
+        if self.order == Order::Off {
+            // SAFETY: as this function demands.
+            return unsafe { self.copy_apart(op, ordinal, to, from, len, kind) };
+        }
         self.await_device()?;
         if !self.sees_captures.load(Ordering::Relaxed) {
             // SAFETY: as this function demands.
@@ -345,8 +353,10 @@ impl Hip {
 
     /// A direct transfer is no stream work: what the order setting promises has to be waited for.
     fn await_work(&self) -> Result<()> {
-        if self.order == Order::Device {
-            return self.await_device();
+        match self.order {
+            Order::Device => return self.await_device(),
+            Order::Off => return Ok(()),
+            Order::Stream => {}
         }
         let _relaxed = self.relaxed();
         // SAFETY: a plain call; null is the legacy default stream.
@@ -483,20 +493,22 @@ impl Device for Hip {
 
     fn upload(&self, to: &Span<'_>, from: &[u8]) -> Result<()> {
         assert_eq!(to.len(), from.len(), "both sides of a copy are equally long");
-        let _on = self.on(to.place().gpu_or_first())?;
+        let ordinal = to.place().gpu_or_first();
+        let _on = self.on(ordinal)?;
         let target = std::ptr::without_provenance_mut(to.start());
         let (source, kind) = (from.as_ptr().cast(), hip::MEMCPY_HOST_TO_DEVICE);
         // SAFETY: the span proves the device range, the slice the host range; the call returns when both are done with.
-        unsafe { self.copy("copy to the GPU", target, source, from.len(), kind) }
+        unsafe { self.copy("copy to the GPU", ordinal, target, source, from.len(), kind) }
     }
 
     fn download(&self, from: &Span<'_>, to: &mut [u8]) -> Result<()> {
         assert_eq!(from.len(), to.len(), "both sides of a copy are equally long");
-        let _on = self.on(from.place().gpu_or_first())?;
+        let ordinal = from.place().gpu_or_first();
+        let _on = self.on(ordinal)?;
         let source = std::ptr::without_provenance(from.start());
         let (target, kind) = (to.as_mut_ptr().cast(), hip::MEMCPY_DEVICE_TO_HOST);
         // SAFETY: the span proves the device range, the slice the host range; the call returns when both are done with.
-        unsafe { self.copy("copy from the GPU", target, source, to.len(), kind) }
+        unsafe { self.copy("copy from the GPU", ordinal, target, source, to.len(), kind) }
     }
 
     fn p2p(&self) -> Option<&dyn PeerToPeer> {

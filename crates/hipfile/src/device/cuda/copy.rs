@@ -96,7 +96,7 @@ impl Cuda {
             self.call("wait for the GPU", unsafe { (self.api.cuCtxSynchronize)() })?;
         }
         // While a stream that is ordered with the default stream is captured, using that would void the capture.
-        let usable = self.default_stream_usable();
+        let usable = self.order != Order::Off && self.default_stream_usable();
         if usable && len <= SMALL {
             // SAFETY: as this function demands.
             return unsafe { self.copy_small(op, at, host, len) };
@@ -181,7 +181,7 @@ impl Cuda {
             // SAFETY: a plain call.
             self.call("wait for the GPU", unsafe { (self.api.cuCtxSynchronize)() })?;
         }
-        let after_default = self.default_stream_usable();
+        let after_default = self.order != Order::Off && self.default_stream_usable();
         let channel = self.channel(self.gpu(OP, ordinal)?)?;
         let (stream, event) = (channel.stream(), channel.event());
         // From here on an error leaves the channel to be waited for.

@@ -114,6 +114,8 @@ fn behaviour_61_synchronous_calls_wait_for_what_the_order_setting_says() {
     assert_eq!(written_while_held(Order::Stream, Stream::new(STREAM_DEFAULT)), 9, "a blocking stream's");
     assert_eq!(written_while_held(Order::Stream, LEGACY), 9, "the legacy default stream's");
     assert_eq!(written_while_held(Order::Stream, Stream::free()), 0, "no other stream's");
+    assert_eq!(written_while_held(Order::Off, Stream::new(STREAM_DEFAULT)), 0, "nothing");
+    assert_eq!(written_while_held(Order::Off, LEGACY), 0, "nothing");
 }
 
 #[test]
