@@ -706,6 +706,10 @@ HIPFILE_API void hipFileBatchIODestroy(hipFileBatchHandle_t batch_idp);
  * then. The size may shrink, not grow. bytes_read_p must stay valid until the stream has passed the operation; it is set
  * to 0 when the operation is accepted, which is no outcome yet. A call waits while the stream's hardware queue is full.
  *
+ * The first operation on a GPU makes ready what all of them need, if hipFileStreamRegister has not: it allocates and loads,
+ * for which GPU runtimes may wait until no stream is held. Who holds a stream and means to release it after this call must
+ * have registered a stream, or used one, before holding any; otherwise the call waits for ever.
+ *
  * @param fh               the file
  * @param buffer_base      device pointer, registered or not
  * @param size_p           bytes to read

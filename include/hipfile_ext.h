@@ -162,7 +162,7 @@ HIPFILE_API hipFileError_t hipFileExtGetBuildInfo(hipFileExtBuildInfo_t *info);
 
 /**
  * Tells the last failure of a hipFile function on the calling thread. Successful calls do not clear it, as with
- * errno. The functions that return nothing, and this one, never record a failure. Opens nothing.
+ * errno. An event of hipFileBatchIOGetStatus that tells of a failure counts as one; of several in one call, the last. The functions that return nothing, and this one, never record a failure. Opens nothing.
  *
  * @param[in,out] info  info->size is set by the caller
  * @return hipFileSuccess; hipFileInvalidValue if info is NULL or info->size is too small for any field.

@@ -40,8 +40,9 @@ fn orders() -> Result<(), String> {
 
 /// Tests in which threads meet. Left out are those that fork or forbid system calls, which the sanitizer does not survive,
 /// those of one thread, which it has nothing to say about, and the one that shows what happens without an order.
-const THREADS: &str = "(binary(it) and (test(/suite::(batches|batch_rules|streams|streams_many|stream_rules|lifecycle)::/) \
-                       or test(/model_(uring_auto|batch|streams)::here/)) and not test(/fork|memory_a_batch|large_as_one|behaviour_61/)) \
+const THREADS: &str = "(binary(it) and (test(/suite::(batches|batch_rules|streams|streams_many|stream_rules|lifecycle|statistics|statistics_shown)::/) \
+                       or test(/model_(uring_auto|batch|streams)::here/)) and not test(/fork|other_users|memory_a_batch|large_as_one|behaviour_61/)) \
+                       or (binary(calls) and test(/^stats::behaviour_129/)) \
                        or (kind(lib) and test(/^(block|pool|workers|turns|usage|ticket|desk|registry|rangemap|stats|health)::/))";
 
 /// The standard library too is built with the sanitizer, or its locks would not be understood. Nothing is suppressed.
@@ -49,7 +50,11 @@ fn tsan() -> Result<(), String> {
     let Some(nightly) = nightly::with_component("thread sanitizer", "rust-src") else { return Ok(()) };
     Nextest::new()
         .profile("deep")
-        .with(nightly, "-Zbuild-std --target", "--package hipfile --lib --test it")
+        .with(
+            nightly,
+            "-Zbuild-std --target",
+            "--package hipfile --package libhipfile --lib --test it --test calls",
+        )
         .target(layout::target().join("tsan"))
         .filter(THREADS)
         .env("RUSTFLAGS", "-Zsanitizer=thread")

@@ -139,7 +139,8 @@ impl Driver {
     }
 
     /// Queues a transfer on a stream. Checks happen now, I/O when the stream gets there; what it came to goes to
-    /// [`Caller::done`].
+    /// [`Caller::done`]. The first one on a GPU makes ready what all need, unless [`Driver::prepare_stream`] has: for that GPU
+    /// runtimes may wait until no stream is held.
     ///
     /// # Errors
     /// Nothing is queued, in this order: `HandleNotRegistered`; for the memory as [`Driver::register_buffer`];

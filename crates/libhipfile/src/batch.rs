@@ -233,6 +233,10 @@ pub(crate) unsafe extern "C" fn get_status(
             let place = unsafe { iocbp.add(at) };
             // SAFETY: as above.
             unsafe { place.write(event_of(event)) };
+            if let EventStatus::Failed(error) = &event.status {
+                // A number is all that the event itself has room for.
+                guard::retell(c"hipFileBatchIOGetStatus", Failure::from(error.clone()));
+            }
         }
         // SAFETY: as above.
         unsafe { nr.write(events.len() as c_uint) };

@@ -240,6 +240,10 @@ fn reads_writes_and_failures_give_their_events() {
         status == hipFileFailed && [-libc::EFBIG as isize, -libc::EINVAL as isize].contains(&ret),
         "{ret}"
     );
+    let last = super::last_error::last();
+    assert_eq!((last.function.as_str(), -last.info.os_error as isize), ("hipFileBatchIOGetStatus", ret));
+    let offset = (i64::MAX - 4096).to_string();
+    assert!(last.text.contains(&offset) && last.text.contains("write"), "{}", last.text);
     assert_eq!(events[3], (5, hipFileComplete, 0));
     ok(submit(batch, &mut [write]));
     assert_eq!(poll(batch, 1, 1, None).1, [(3, hipFileComplete, 4096)]);
@@ -255,6 +259,8 @@ fn reads_writes_and_failures_give_their_events() {
     let events = poll(batch, 1, 1, None).1;
     fault::clear();
     assert_eq!(events, [(6, hipFileFailed, -5011)]);
+    let last = super::last_error::last();
+    assert_eq!(last.info.hip_drv_err, HipError::ILLEGAL_ADDRESS.0 as i32, "{}", last.text);
 }
 
 #[test]

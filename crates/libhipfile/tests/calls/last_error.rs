@@ -5,10 +5,10 @@ use core::mem::offset_of;
 
 use super::*;
 
-struct Last {
-    info: hipFileExtErrorInfo_t,
-    function: String,
-    text: String,
+pub(super) struct Last {
+    pub(super) info: hipFileExtErrorInfo_t,
+    pub(super) function: String,
+    pub(super) text: String,
 }
 
 fn string(text: *const core::ffi::c_char) -> String {
@@ -17,7 +17,7 @@ fn string(text: *const core::ffi::c_char) -> String {
     unsafe { CStr::from_ptr(text) }.to_str().unwrap().to_owned()
 }
 
-fn last() -> Last {
+pub(super) fn last() -> Last {
     // SAFETY: all-zero is a value of a structure of numbers and raw pointers.
     let mut info: hipFileExtErrorInfo_t = unsafe { core::mem::zeroed() };
     info.size = size_of_val(&info);

@@ -330,3 +330,72 @@ fn frozen_settings_do_not_change_an_open_driver() {
     assert_eq!(driver.settings().pool_len, driver.config().pool_len, "all or none");
     assert_eq!(driver.config().fallback, Fallback::Allow);
 }
+
+/// The test that sees a parameter of the C interface change what is done, and the file it is in.
+const OBSERVED: &[(&str, &str, &str)] = &[
+    ("hipFileParamForceCompatMode", HERE, "without_p2p_or_with_compatibility_forced_nothing_goes_direct"),
+    ("hipFileParamPropertiesAllowCompatMode", CALLS, "parameters_change_what_calls_do"),
+    ("hipFileParamUsePcip2pdma", HERE, "without_p2p_or_with_compatibility_forced_nothing_goes_direct"),
+    ("hipFileParamPropertiesAllowSystemMemory", CALLS, "parameters_change_what_calls_do"),
+    ("hipFileParamForceOdirectMode", HERE, "io_uring_and_o_direct_can_be_preferred"),
+    ("hipFileParamPreferIOUring", HERE, "io_uring_and_o_direct_can_be_preferred"),
+    ("hipFileParamPropertiesMaxDirectIOSizeKB", HERE, "max_direct_io_splits_direct_transfers_at_once"),
+    ("hipFileParamExecutionMinIOThresholdSizeKB", HERE, "threads_of_a_transfer_follow_four_settings"),
+    ("hipFileParamExecutionMaxIOQueueDepth", HERE, "requests_in_flight_follow_the_queue_depth"),
+    ("hipFileParamExecutionMaxIOThreads", HERE, "threads_of_a_transfer_follow_four_settings"),
+    ("hipFileParamExecutionMaxRequestParallelism", HERE, "threads_of_a_transfer_follow_four_settings"),
+    ("hipFileParamExecutionParallelIO", HERE, "threads_of_a_transfer_follow_four_settings"),
+    ("hipFileParamPropertiesPerBufferCacheSizeKB", HERE, "the_size_of_blocks_is_that_of_the_copies"),
+    ("hipFileParamPropertiesMaxDeviceCacheSizeKB", HERE, LIMITS),
+    ("hipFileParamPropertiesMaxDevicePinnedMemSizeKB", HERE, LIMITS),
+    ("hipFileParamPropertiesIOBatchsize", CALLS, "parameters_change_what_calls_do"),
+    ("hipFileParamPropertiesBatchIOTimeoutMs", "libhipfile/tests/calls/batch.rs", TIMEOUT),
+    ("hipFileParamPropertiesUsePollMode", HERE, POLLING),
+    ("hipFileParamPollthresholdSizeKB", HERE, POLLING),
+    ("hipFileParamSkipTopologyDetection", "hipfile/src/device/hip.rs", TOPOLOGY),
+    (
+        "hipFileParamStreamMemopsBypass",
+        HERE,
+        "streams_are_held_without_memory_operations_where_those_are_bypassed",
+    ),
+    (
+        "hipFileParamProfileStats",
+        "libhipfile/tests/calls/stats.rs",
+        "level_0_counts_nothing_and_answers_all_the_same",
+    ),
+    ("hipFileParamLoggingLevel", LOG, "calls_set_the_log_too"),
+    ("hipFileParamEnvLogfilePath", LOG, "calls_set_the_log_too"),
+    ("hipFileParamLogDir", LOG, "calls_set_the_log_too"),
+];
+const HERE: &str = "hipfile/tests/it/suite/settings.rs";
+const CALLS: &str = "libhipfile/tests/calls/params.rs";
+const TIMEOUT: &str = "entries_that_do_not_start_in_time_end_with_a_timeout_if_the_parameter_says_so";
+const TOPOLOGY: &str = "the_topology_can_be_left_alone";
+const LOG: &str = "libhipfile/tests/calls/log.rs";
+const LIMITS: &str = "behaviour_39_a_lower_limit_shrinks_staging_memory_and_no_transfer_fails_for_it";
+const POLLING: &str = "who_waits_for_a_batch_of_small_transfers_looks_instead_of_sleeping_if_polling_is_on";
+
+#[test]
+fn each_parameter_that_has_an_effect_is_seen_to_have_it() {
+    let crates = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    for setting in hipfile::SETTINGS.iter().filter(|setting| setting.effect) {
+        let Some(parameter) = setting.parameter else { continue };
+        let Some((_, file, test)) = OBSERVED.iter().find(|(name, ..)| *name == parameter) else {
+            panic!("no test is named that sees {parameter} change anything");
+        };
+        let text = std::fs::read_to_string(crates.join(file)).unwrap();
+        let Some((_, body)) = text.split_once(&format!("fn {test}()")) else {
+            panic!("{file} has no test {test}");
+        };
+        let body = body.split_once("\n#[test]").map_or(body, |(body, _)| body);
+        // Tests of the core name the setting's field, or the setting; those of the C interface the parameter.
+        let named = [parameter, setting.name].iter().any(|name| body.contains(name));
+        assert!(
+            named || FIELDS.iter().any(|(name, field)| *name == setting.name && body.contains(field)),
+            "{parameter}"
+        );
+    }
+}
+
+/// Fields that are called otherwise than their settings.
+const FIELDS: &[(&str, &str)] = &[("force_compat_mode", "force_compat"), ("block_size", "block_len")];
