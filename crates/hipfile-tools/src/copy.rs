@@ -29,7 +29,8 @@ const CHUNK: std::ops::RangeInclusive<u64> = 4 << 10..=1 << 30;
 /// Copy a file through the memory of a GPU
 ///
 /// The destination is replaced at once when the copy is complete and on stable storage; until then, and after any failure,
-/// its old content stays. It keeps its mode, owner and extended attributes; a new file gets the mode of the source, as with
+/// its old content stays. (Killed by SIGKILL, the copy leaves .DEST.hipfile-XXXXXXXX behind where the file system has no files
+/// without a name.) It keeps its mode, owner and extended attributes; a new file gets the mode of the source, as with
 /// cp. Holes stay holes. A destination that cannot be replaced (a device, a FIFO, a file with several hard links, a directory
 /// that cannot be written) is written in place, and a line on standard error says so.
 #[derive(clap::Args)]
