@@ -147,7 +147,12 @@ impl Reserve {
     pub(super) fn take(&self) -> Result<usize> {
         lock(&self.free).take().ok_or_else(|| {
             let (kind, op) = (ErrorKind::HipDriverError, "take staging memory of streams");
-            Error::device(kind, op, OUT_OF_MEMORY, "all of it (HIPFILE_STREAM_MEMORY) is in use by other streams")
+            Error::device(
+                kind,
+                op,
+                OUT_OF_MEMORY,
+                "all of it (HIPFILE_STREAM_MEMORY) is in use by other streams",
+            )
         })
     }
 
