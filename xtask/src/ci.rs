@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::cmd::{cargo, cmd};
 use crate::nextest::Nextest;
 use crate::steps::{self, Step};
-use crate::{abi, dist, layout, python, tidy, tools};
+use crate::{abi, clients, dist, layout, python, tidy, tools};
 
 /// In this order. What needs a nightly toolchain (Miri, the thread sanitizer) is in `deep`.
 const STEPS: &[Step] = &[
@@ -45,6 +45,12 @@ const STEPS: &[Step] = &[
         what: "the Python package from its wheel, by the oldest and the newest Python",
         fast: false,
         run: python::run,
+    },
+    Step {
+        name: "clients",
+        what: "other people's programs on our library: fastsafetensors, AMD's bindings",
+        fast: false,
+        run: clients::run,
     },
     Step { name: "referee", what: "the HIP table against the oldest bindings", fast: false, run: referee },
     Step { name: "dist", what: "the staged tree as it is shipped", fast: false, run: dist_release },

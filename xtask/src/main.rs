@@ -10,6 +10,7 @@
 
 mod abi;
 mod ci;
+mod clients;
 mod cmd;
 mod deep;
 mod dist;
@@ -29,6 +30,7 @@ usage: cargo xtask COMMAND
   ci [--fast] [--list] [STEP...]  check everything, or the named steps; --fast: fmt, tidy, clippy and the tests
   dist [--debug] [--out DIR]      stage the libraries, headers and tools under target/dist (target/dist-debug)
   abi                             compare include/*.h with the Rust definitions and the symbol table
+  clients                         other people's programs on our library and the emulated GPU
   tidy                            the source rules: unsafe list, layers, file sizes, words, links
   deep [--list] [STEP...]         what takes too long for ci: many more random operations (HIPFILE_TEST_OPS), many more
                                   orders of threads (HIPFILE_TEST_ORDERS), the thread sanitizer, Miri
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Some((&"ci", rest)) => ci::main(rest),
         Some((&"dist", rest)) => dist::main(rest),
         Some((&"abi", [])) => abi::run(),
+        Some((&"clients", [])) => clients::run(),
         Some((&"tidy", [])) => tidy::main(),
         Some((&"deep", rest)) => deep::main(rest),
         Some((&("help" | "-h" | "--help"), _)) => {

@@ -20,13 +20,21 @@ const OLDEST: (u32, u32) = (3, 11);
 pub(crate) struct Python {
     version: (u32, u32),
     free_threaded: bool,
-    path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 impl Python {
-    fn name(&self) -> String {
+    /// Its version, as in `3.13` or `3.13t`.
+    pub(crate) fn name(&self) -> String {
         let (major, minor) = self.version;
         format!("{major}.{minor}{}", if self.free_threaded { "t" } else { "" })
+    }
+
+    /// Whether modules in C can be built for it.
+    pub(crate) fn has_headers(&self) -> bool {
+        const QUESTION: &str = "import sysconfig; print(sysconfig.get_path('include'))";
+        let folder = cmd(&self.path).arg("-Ic").arg(QUESTION).output();
+        folder.is_ok_and(|folder| Path::new(folder.trim()).join("Python.h").is_file())
     }
 
     /// What a program is, by its own word; `None` for what does not start.
@@ -81,6 +89,11 @@ fn ends(found: &[Python]) -> Vec<&Python> {
     }
 }
 
+/// The oldest with an interpreter lock.
+pub(crate) fn oldest() -> Option<&'static Python> {
+    ends(pythons()).first().copied()
+}
+
 /// The step of `cargo xtask ci`.
 ///
 /// # Errors
@@ -102,7 +115,7 @@ pub(crate) fn run() -> Result<(), String> {
     chosen.iter().enumerate().try_for_each(|(at, python)| {
         // The annotations are the same for all.
         let but = if at == 0 { "" } else { "--ignore crates/hipfile-python/tests/test_types.py" };
-        let environment = environment(python, "test", Path::new(REQUIREMENTS), &[&wheel])?;
+        let environment = environment(python, "test", Some(Path::new(REQUIREMENTS)), &[&wheel])?;
         cmd(environment.join("bin/python"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .words("-m pytest -c crates/hipfile-python/pyproject.toml crates/hipfile-python/tests")
@@ -125,22 +138,31 @@ pub(crate) fn build() -> Result<PathBuf, String> {
         .arg("--interpreter")
         .arg(kitchen.join("bin/python"))
         .run()?;
-    let entries = out.read_dir().map_err(|e| format!("{}: {e}", out.display()))?;
-    let wheels: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    only_wheel(&out)
+}
+
+/// The wheel in a folder that has just one.
+///
+/// # Errors
+/// It has none, or several.
+pub(crate) fn only_wheel(folder: &Path) -> Result<PathBuf, String> {
+    let entries = folder.read_dir().map_err(|e| format!("{}: {e}", folder.display()))?;
+    let mut wheels: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    wheels.retain(|path| path.extension().is_some_and(|end| end == "whl"));
     match wheels.as_slice() {
         [wheel] => Ok(wheel.clone()),
-        others => Err(format!("one wheel was to be built, not {}", others.len())),
+        others => Err(format!("{}: one wheel was to be there, not {}", folder.display(), others.len())),
     }
 }
 
-fn tools() -> PathBuf {
+/// Where what is fetched or built once is kept.
+pub(crate) fn tools() -> PathBuf {
     layout::target().join("tools")
 }
 
 /// The environment with pip and maturin that the others are made from; made once.
 fn kitchen() -> Result<PathBuf, String> {
-    let none = || "there is no Python to build with".to_owned();
-    let python = *ends(pythons()).first().ok_or_else(none)?;
+    let python = oldest().ok_or("there is no Python to build with")?;
     let home = tools().join(format!("python{}-{}", python.name(), MATURIN.replace("==", "-")));
     once(&home, || {
         cmd(&python.path).words("-m venv").arg(&home).run()?;
@@ -150,7 +172,10 @@ fn kitchen() -> Result<PathBuf, String> {
 }
 
 /// Runs `make` unless it succeeded before; what it left unfinished goes first.
-fn once(home: &Path, make: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+///
+/// # Errors
+/// As `make`.
+pub(crate) fn once(home: &Path, make: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     let mark = home.join("complete");
     if mark.is_file() {
         return Ok(());
@@ -161,7 +186,10 @@ fn once(home: &Path, make: impl FnOnce() -> Result<(), String>) -> Result<(), St
 }
 
 /// pip, installing for another interpreter: new environments need none of their own, which takes most of their time.
-fn pip(target: &Path) -> Result<Cmd, String> {
+///
+/// # Errors
+/// There is no Python, or pip cannot be had.
+pub(crate) fn pip(target: &Path) -> Result<Cmd, String> {
     Ok(cmd(kitchen()?.join("bin/python")).words("-m pip --quiet --python").arg(target))
 }
 
@@ -173,27 +201,35 @@ fn pip(target: &Path) -> Result<Cmd, String> {
 pub(crate) fn environment(
     python: &Python,
     name: &str,
-    requirements: &Path,
+    requirements: Option<&Path>,
     wheels: &[&Path],
 ) -> Result<PathBuf, String> {
-    let listed = layout::root().join(requirements);
-    let text = fs::read(&listed).map_err(|e| format!("{}: {e}", listed.display()))?;
-    let house = tools().join(format!("wheels-python{}-{:016x}", python.name(), fingerprint(&text)));
-    once(&house, || {
-        let fetch = pip(&python.path)?.words("download --only-binary :all: --dest").arg(&house);
-        fetch.arg("--requirement").arg(&listed).run()
-    })?;
     let home = layout::target().join("python").join(format!("{name}-{}", python.name()));
     let _ = fs::remove_dir_all(&home);
     cmd(&python.path).words("-m venv --without-pip").arg(&home).run()?;
-    let install = pip(&home.join("bin/python"))?.words("install --no-index --find-links").arg(&house);
-    let install = install.arg("--requirement").arg(&listed);
+    let mut install = pip(&home.join("bin/python"))?.words("install --no-index");
+    if let Some(requirements) = requirements {
+        let listed = layout::root().join(requirements);
+        install =
+            install.arg("--find-links").arg(fetched(python, &listed)?).arg("--requirement").arg(&listed);
+    }
     wheels.iter().fold(install, |install, wheel| install.arg(wheel)).run()?;
     Ok(home)
 }
 
+/// The folder with the packages that a list names.
+fn fetched(python: &Python, listed: &Path) -> Result<PathBuf, String> {
+    let text = fs::read(listed).map_err(|e| format!("{}: {e}", listed.display()))?;
+    let house = tools().join(format!("wheels-python{}-{:016x}", python.name(), fingerprint(&text)));
+    once(&house, || {
+        let fetch = pip(&python.path)?.words("download --only-binary :all: --dest").arg(&house);
+        fetch.arg("--requirement").arg(listed).run()
+    })?;
+    Ok(house)
+}
+
 /// FNV-1a: names a folder by a list's contents.
-fn fingerprint(bytes: &[u8]) -> u64 {
+pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
