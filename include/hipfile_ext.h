@@ -144,6 +144,27 @@ HIPFILE_API hipFileError_t hipFileExtHandleSetPageCache(hipFileHandle_t fh, hipF
  */
 HIPFILE_API hipFileError_t hipFileExtPoolGetInfo(hipFileExtPoolInfo_t *info);
 
+/** A registration of memory. */
+typedef struct hipFileExtBufInfo {
+    size_t size;       /**< in: sizeof the structure; out: bytes filled */
+    const void *start; /**< where the registered range begins */
+    uint64_t length;   /**< bytes of it */
+    int gpu;           /**< the GPU whose memory it is; -1 for memory of the host */
+    uint32_t emulated; /**< 1 if that is the emulated GPU, else 0 */
+} hipFileExtBufInfo_t;
+
+/**
+ * Tells the registration that holds a whole range of memory; of several, the one that begins last. Opens nothing. May be called
+ * while transfers run.
+ *
+ * @param      buffer  where the range begins
+ * @param      length  bytes of the range; 0 is taken for 1
+ * @param[in,out] info  info->size is set by the caller
+ * @return hipFileSuccess; hipFileMemoryNotRegistered if no registration holds all of it, also when the driver is closed;
+ *         hipFileInvalidValue if info is NULL or info->size is too small for any field.
+ */
+HIPFILE_API hipFileError_t hipFileExtBufGetInfo(const void *buffer, size_t length, hipFileExtBufInfo_t *info);
+
 /**
  * Gives staging memory that is not in use back to the system now. The library does so by itself after some idle time.
  * Unpinning waits for work that is queued on the GPU already.

@@ -64,7 +64,7 @@ pub(crate) struct Inner {
     files: Registry<FileRecord>,
     /// Which registration a descriptor number belongs to.
     by_fd: Mutex<HashMap<RawFd, u64>>,
-    buffers: RangeMap<BufferRecord>,
+    pub(crate) buffers: RangeMap<BufferRecord>,
     devices: OnceLock<Devices>,
     blocks: Arc<BlockPool>,
     limits: Arc<Limits>,

@@ -1,15 +1,16 @@
-//! What is known about a registered file, put together for people and tools. It gathers; it decides nothing.
+//! What is known about registered files and memory, put together for people and tools. It gathers; it decides nothing.
 
 use std::path::PathBuf;
 
-use crate::buffer::{BufferRecord, Place};
+use crate::buffer::{BufferRecord, DevPtr, Place};
 use crate::config::PageCache;
 use crate::driver::{Driver, FileId, unknown};
 use crate::engine;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::file::{DirectAlign, FileType};
 use crate::op::Op;
 use crate::pace::Rates;
+use crate::rangemap::Ranged as _;
 use crate::reason::Reason;
 use crate::stats::Stats;
 use crate::storage::{FsClass, Node, StorageFacts};
@@ -48,11 +49,45 @@ pub struct FileInfo {
     pub stats: Stats,
 }
 
+/// A registration of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BufferInfo {
+    /// Where the registered range begins.
+    pub start: DevPtr,
+    /// How many bytes it has.
+    pub len: usize,
+    /// The GPU whose memory it is; `None` for memory of the host.
+    pub gpu: Option<u32>,
+    /// Whether that is the emulated GPU.
+    pub emulated: bool,
+}
+
 /// An address for a transfer that is only asked about: no memory lies there, and any alignment is met.
 const NOWHERE: usize = 1 << 46;
 const ASKED: usize = 1 << 20;
 
 impl Driver {
+    /// The registration that holds a whole range, from whose bounds a transfer is served; of several, the one that begins last.
+    ///
+    /// # Errors
+    /// `MemoryNotRegistered` if none does, `DriverClosing` in the child of a fork.
+    pub fn buffer_info(&self, ptr: DevPtr, len: usize) -> Result<BufferInfo> {
+        const OP: &str = "describe buffer";
+        self.check_process(OP, ErrorKind::DriverClosing)?;
+        let view = self.inner.buffers.view();
+        let record = view.holding(ptr.0, len.max(1)).ok_or_else(|| {
+            let why = format!("no registration holds {len} bytes at {:#x}", ptr.0);
+            Error::message(ErrorKind::MemoryNotRegistered, OP, why)
+        })?;
+        let emulated = match record.place() {
+            Place::Device { device, .. } => device.is_emulated(),
+            Place::Host => false,
+        };
+        let (start, len, gpu) = (DevPtr(record.base()), record.len(), record.place().gpu());
+        Ok(BufferInfo { start, len, gpu, emulated })
+    }
+
     /// What is known about a registered file. Loads the GPU runtime, for the answer depends on it.
     ///
     /// # Errors

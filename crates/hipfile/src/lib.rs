@@ -103,7 +103,7 @@ pub use driver::{Driver, FileId};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{DirectAlign, FileType};
 pub use handle::{Buffer, File};
-pub use info::FileInfo;
+pub use info::{BufferInfo, FileInfo};
 pub use monitor::Statistics;
 pub use op::Op;
 pub use owned::{Batch, Finished, Job};

@@ -383,6 +383,14 @@ c_type!(struct hipFileExtPoolInfo_t as "hipFileExtPoolInfo_t" {
     block_size: u64,
 });
 
+c_type!(struct hipFileExtBufInfo_t as "hipFileExtBufInfo_t" {
+    size: usize,
+    start: *const c_void,
+    length: u64,
+    gpu: c_int,
+    emulated: u32,
+});
+
 mod stats;
 pub use stats::*;
 
@@ -424,4 +432,5 @@ pub const LAYOUTS: &[Layout] = &[
     hipFileExtPageCache_t::LAYOUT,
     hipFileExtHandleInfo_t::LAYOUT,
     hipFileExtPoolInfo_t::LAYOUT,
+    hipFileExtBufInfo_t::LAYOUT,
 ];

@@ -1,11 +1,11 @@
 //! `include/hipfile_ext.h`: what this library adds. Not in the dispatch table, whose layout is not ours to extend.
 
-use core::ffi::{CStr, c_char};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
-use hipfile::{Driver, FileInfo, PageCache, Reason};
+use hipfile::{DevPtr, Driver, FileInfo, PageCache, Reason};
 
 use crate::abi::*;
 use crate::file::file_id;
@@ -271,6 +271,32 @@ pub unsafe extern "C" fn hipFileExtPoolGetInfo(info: *mut hipFileExtPoolInfo_t) 
             held_bytes: of(|driver| driver.staging_bytes()),
             most_bytes: of(|driver| driver.staging_max()),
             block_size: of(|driver| driver.config().block_len),
+        };
+        // SAFETY: the caller's promise is the one that `fill` asks for.
+        unsafe { fill(info, full) }
+    })
+}
+
+/// See `include/hipfile_ext.h`.
+///
+/// # Safety
+/// `info` is NULL or points to a structure whose first member holds its size in bytes, all of which may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipFileExtBufGetInfo(
+    buffer: *const c_void,
+    length: usize,
+    info: *mut hipFileExtBufInfo_t,
+) -> hipFileError_t {
+    guard::status(c"hipFileExtBufGetInfo", || {
+        let driver = global::current()
+            .ok_or_else(|| Failure::new(hipFileMemoryNotRegistered, "the driver is not open"))?;
+        let found = driver.buffer_info(DevPtr::from(buffer), length)?;
+        let full = hipFileExtBufInfo_t {
+            size: size_of::<hipFileExtBufInfo_t>(),
+            start: core::ptr::without_provenance(found.start.0),
+            length: found.len as u64,
+            gpu: found.gpu.map_or(-1, |ordinal| ordinal as c_int),
+            emulated: found.emulated.into(),
         };
         // SAFETY: the caller's promise is the one that `fill` asks for.
         unsafe { fill(info, full) }

@@ -136,3 +136,38 @@ fn a_runtime_without_a_gpu_says_so() {
     let to = core::ptr::without_provenance_mut(0x1000);
     assert_eq!(read(handle, to, 1, 0, 0), (-100, MARK));
 }
+
+#[test]
+fn behaviour_41_which_registration_holds_a_range_can_be_asked() {
+    start();
+    let device = Device::new(1 << 20, 0);
+    let ask = |offset: usize, length: usize| {
+        let size = size_of::<hipFileExtBufInfo_t>();
+        let mut info =
+            hipFileExtBufInfo_t { size, start: core::ptr::null(), length: 0, gpu: 77, emulated: 77 };
+        let start = device.start.wrapping_byte_add(offset);
+        // SAFETY: it points to a local variable with its size in it; the memory is only asked about.
+        let answer = code(unsafe { hipFileExtBufGetInfo(start, length, &raw mut info) });
+        let offset = info.start.addr().wrapping_sub(device.start.addr());
+        if answer == hipFileSuccess {
+            Ok((offset, info.length, info.gpu, info.emulated))
+        } else {
+            Err(answer)
+        }
+    };
+    assert_eq!((ask(0, 1), hipFileUseCount()), (Err(hipFileMemoryNotRegistered), 0));
+    ok(register_memory(device.start, 1 << 20));
+    ok(register_memory(device.start.wrapping_byte_add(4096), 8192));
+    assert_eq!(ask(0, 1 << 20), Ok((0, 1 << 20, 0, 1)));
+    assert_eq!(ask(5000, 0), Ok((4096, 8192, 0, 1)));
+    assert_eq!(ask(5000, 100_000), Ok((0, 1 << 20, 0, 1)), "the one that holds all of it");
+    for (offset, length) in [(0, (1 << 20) + 1), (1 << 20, 1), (usize::MAX - 9, 5), (10, usize::MAX)] {
+        assert_eq!(ask(offset, length), Err(hipFileMemoryNotRegistered), "{offset} {length}");
+    }
+    // SAFETY: NULL is allowed.
+    let nowhere = unsafe { hipFileExtBufGetInfo(device.start, 1, core::ptr::null_mut()) };
+    assert_eq!(code(nowhere), hipFileInvalidValue);
+    ok(hipFileBufDeregister(device.start));
+    assert_eq!(ask(0, 1), Err(hipFileMemoryNotRegistered));
+    assert_eq!(ask(4096, 8192), Ok((4096, 8192, 0, 1)));
+}
