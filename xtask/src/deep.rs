@@ -42,7 +42,6 @@ fn orders() -> Result<(), String> {
 /// those of one thread, which it has nothing to say about, and the one that shows what happens without an order.
 const THREADS: &str = "(binary(it) and (test(/suite::(batches|batch_rules|streams|streams_many|stream_rules|lifecycle|statistics|statistics_shown)::/) \
                        or test(/model_(uring_auto|batch|streams)::here/)) and not test(/fork|other_users|memory_a_batch|large_as_one|behaviour_61/)) \
-                       or (binary(calls) and test(/^stats::behaviour_129/)) \
                        or (kind(lib) and test(/^(block|pool|workers|turns|usage|ticket|desk|registry|rangemap|stats|health)::/))";
 
 /// The standard library too is built with the sanitizer, or its locks would not be understood. Nothing is suppressed.
@@ -50,11 +49,7 @@ fn tsan() -> Result<(), String> {
     let Some(nightly) = nightly::with_component("thread sanitizer", "rust-src") else { return Ok(()) };
     Nextest::new()
         .profile("deep")
-        .with(
-            nightly,
-            "-Zbuild-std --target",
-            "--package hipfile --package libhipfile --lib --test it --test calls",
-        )
+        .with(nightly, "-Zbuild-std --target", "--package hipfile --lib --test it")
         .target(layout::target().join("tsan"))
         .filter(THREADS)
         .env("RUSTFLAGS", "-Zsanitizer=thread")
