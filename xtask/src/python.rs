@@ -116,12 +116,33 @@ pub(crate) fn run() -> Result<(), String> {
         // The annotations are the same for all.
         let but = if at == 0 { "" } else { "--ignore crates/hipfile-python/tests/test_types.py" };
         let environment = environment(python, "test", Some(Path::new(REQUIREMENTS)), &[&wheel])?;
-        cmd(environment.join("bin/python"))
-            .env("PYTHONDONTWRITEBYTECODE", "1")
+        interpreter(&environment)
             .words("-m pytest -c crates/hipfile-python/pyproject.toml crates/hipfile-python/tests")
             .words(but)
             .run()
-    })
+    })?;
+    examples(first, &wheel)
+}
+
+/// An environment's interpreter, as users start it: without the library path that cargo sets, where the emulated HIP lies.
+fn interpreter(environment: &Path) -> Cmd {
+    let python = cmd(environment.join("bin/python"));
+    python.env("LD_LIBRARY_PATH", "").env("PYTHONDONTWRITEBYTECODE", "1")
+}
+
+/// The example programs, from the same wheel.
+fn examples(python: &Python, wheel: &Path) -> Result<(), String> {
+    let folder = Path::new("examples/python");
+    let home = environment(python, "examples", Some(&folder.join("requirements.txt")), &[wheel])?;
+    let scratch = layout::target().join("python/scratch");
+    let _ = fs::remove_dir_all(&scratch);
+    fs::create_dir_all(&scratch).map_err(|e| format!("{}: {e}", scratch.display()))?;
+    let run = |name: &str| interpreter(&home).arg(folder.join(name)).arg(&scratch);
+    run("numpy_roundtrip.py").run()?;
+    run("kv_cache.py").run()?;
+    let plot = scratch.join("plot.png");
+    run("checkpoint_loader.py").words("--largest 32 --plot").arg(&plot).run()?;
+    if plot.is_file() { Ok(()) } else { Err(format!("{}: the plot was not written", plot.display())) }
 }
 
 /// Builds the wheel, unoptimized like everything that tests use.
