@@ -122,8 +122,9 @@ def udev_data(file):
 
 
 def kvikio_reads(file):
-    # Else it goes around the page cache, to the storage.
+    # Else it goes around the page cache, to the storage; or through libcufile's compatibility mode, which has its own line.
     os.environ["KVIKIO_AUTO_DIRECT_IO_READ"] = "off"
+    os.environ["KVIKIO_COMPAT_MODE"] = "ON"
     try:
         import cupy
         import kvikio
