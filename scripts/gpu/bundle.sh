@@ -27,5 +27,5 @@ for probe in cuda_facts stream_gate; do
     # shellcheck disable=SC2086
     cc $flags -o "$out/$probe" "probes/$probe.c" -ldl
 done
-cp scripts/gpu/run.sh scripts/gpu/peers.py "$out"
+cp scripts/gpu/run.sh scripts/gpu/peers.py scripts/gpu/loaders.py "$out"
 du -sh "$out"
