@@ -124,6 +124,32 @@ pub struct Uuid {
     pub bytes: [c_char; 16],
 }
 
+/// `CUmemLocation`. All zero: no hint.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemLocation {
+    /// `CUmemLocationType`.
+    pub kind: c_uint,
+    /// Which one of that kind.
+    pub id: c_int,
+}
+
+/// `CUmemcpyAttributes`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemcpyAttributes {
+    /// When the source may be read.
+    pub src_access_order: c_uint,
+    /// A hint for managed memory.
+    pub src_location: MemLocation,
+    /// A hint for managed memory.
+    pub dst_location: MemLocation,
+    /// None is needed.
+    pub flags: c_uint,
+}
+/// The source is read in the order of the stream.
+pub const MEMCPY_SRC_ACCESS_ORDER_STREAM: c_uint = 1;
+
 /// `CUmemorytype`; 0 stands for memory that CUDA does not know.
 pub type MemoryType = c_uint;
 /// Pinned host memory.
@@ -271,5 +297,10 @@ function_table! {
         fn cuMemAllocManaged(ptr: *mut DevicePtr, size: usize, flags: c_uint) -> CudaError;
         fn cuMemAllocAsync(ptr: *mut DevicePtr, size: usize, stream: StreamPtr) -> CudaError;
         fn cuMemFreeAsync(ptr: DevicePtr, stream: StreamPtr) -> CudaError;
+        fn cuMemcpyBatchAsync_v2(
+            dsts: *mut DevicePtr, srcs: *mut DevicePtr, sizes: *mut usize, count: usize,
+            attributes: *mut MemcpyAttributes, attribute_indices: *mut usize, attribute_count: usize,
+            stream: StreamPtr,
+        ) -> CudaError;
     }
 }

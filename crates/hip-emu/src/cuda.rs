@@ -308,6 +308,7 @@ table! {
         cuMemAllocManaged;
         cuMemAllocAsync;
         cuMemFreeAsync;
+        cuMemcpyBatchAsync_v2;
     }
 }
 

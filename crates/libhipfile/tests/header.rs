@@ -152,6 +152,19 @@ fn a_stream_of_cuda_is_passed_as_it_is() {
 }
 
 #[test]
+fn the_example_for_cuda_compiles() {
+    let flags = settings().into_iter().find(|setting| setting.name == BESIDE_CUDA).unwrap().flags;
+    let source = std::fs::read_to_string(crate_dir().join("../../examples/cuda/roundtrip.c")).unwrap();
+    // It includes the header that the flags include as well.
+    assert!(source.contains("#include <cuda_runtime.h>\n\n#include <hipfile.h>"));
+    for (compiler, standards, language) in compilers() {
+        for standard in standards {
+            compile(compiler, language, standard, &flags[..2], &source).unwrap();
+        }
+    }
+}
+
+#[test]
 fn the_macros_can_be_used() {
     let source = r#"
         #include <hipfile.h>

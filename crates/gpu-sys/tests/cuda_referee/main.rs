@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test program, helpers included")]
 
+#[path = "../support/packages.rs"]
+mod packages;
 mod versions;
 
 use core::ffi::c_void;
@@ -42,6 +44,7 @@ same! {
     cuda::FunctionOpaque = theirs::CUfunc_st;
     cuda::GraphOpaque = theirs::CUgraph_st;
     cuda::Uuid = theirs::CUuuid;
+    cuda::MemcpyAttributes = theirs::CUmemcpyAttributes_st;
 }
 
 impl<A: Same<B>, B> Same<*mut B> for *mut A {}
@@ -66,6 +69,7 @@ same_functions! {
     (A A1) (B B1);
     (A A1 A2) (B B1 B2);
     (A A1 A2 A3) (B B1 B2 B3);
+    (A A1 A2 A3 A4 A5 A6 A7) (B B1 B2 B3 B4 B5 B6 B7);
     (A A1 A2 A3 A4 A5 A6 A7 A8 A9 A10) (B B1 B2 B3 B4 B5 B6 B7 B8 B9 B10);
 }
 
@@ -144,6 +148,7 @@ table! {
         cuMemAllocManaged(_, _, _);
         cuMemAllocAsync(_, _, _);
         cuMemFreeAsync(_, _);
+        cuMemcpyBatchAsync_v2(_, _, _, _, _, _, _, _);
     }
 }
 
@@ -189,6 +194,8 @@ same_constants! {
     MEM_HOST_REGISTER_DEVICE_MAP = CU_MEMHOSTREGISTER_DEVICEMAP;
     MEM_HOST_ALLOC_PORTABLE = CU_MEMHOSTALLOC_PORTABLE;
     MEM_HOST_ALLOC_DEVICE_MAP = CU_MEMHOSTALLOC_DEVICEMAP;
+    MEMCPY_SRC_ACCESS_ORDER_STREAM =
+        CUmemcpySrcAccessOrder_enum::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
     MEM_ATTACH_GLOBAL = CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL;
 }
 
@@ -221,6 +228,19 @@ fn a_uuid_is_sixteen_bytes() {
     fields(cuda::Uuid { bytes: [3; 16] }, Theirs { bytes: [3; 16] });
     assert_eq!(size_of::<cuda::Uuid>(), size_of::<Theirs>());
     assert_eq!(offset_of!(cuda::Uuid, bytes), offset_of!(Theirs, bytes));
+}
+
+#[test]
+fn attributes_of_copies_are_laid_out_alike() {
+    type Theirs = theirs::CUmemcpyAttributes;
+    type Ours = cuda::MemcpyAttributes;
+    assert_eq!(size_of::<Ours>(), size_of::<Theirs>());
+    assert_eq!(offset_of!(Ours, src_access_order), offset_of!(Theirs, srcAccessOrder));
+    assert_eq!(offset_of!(Ours, src_location), offset_of!(Theirs, srcLocHint));
+    assert_eq!(offset_of!(Ours, dst_location), offset_of!(Theirs, dstLocHint));
+    assert_eq!(offset_of!(Ours, flags), offset_of!(Theirs, flags));
+    assert_eq!(size_of::<cuda::MemLocation>(), size_of::<theirs::CUmemLocation>());
+    assert_eq!(offset_of!(cuda::MemLocation, kind), offset_of!(theirs::CUmemLocation, type_));
 }
 
 #[test]

@@ -1,11 +1,9 @@
 //! The text of the bindings, which says of each declaration for which versions of CUDA it holds: those that matter are
 //! declared once for all versions since 12.0, and numbers are the same in all.
 
-use std::path::Path;
-use std::process::Command;
-
 use gpu_sys::cuda::{CudaError, OLDEST_DRIVER_VERSION};
 
+use crate::packages::folder_of;
 use crate::{CONSTANTS, OPTIONAL, REQUIRED};
 
 /// Version numbers as `cuDriverGetVersion` tells them, from the oldest served to the newest of the bindings.
@@ -22,17 +20,17 @@ fn versions(source: &str) -> Vec<String> {
 }
 
 fn source() -> String {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version=1", "--locked", "--filter-platform=x86_64-unknown-linux-gnu"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let packages = metadata["packages"].as_array().unwrap();
-    let manifest = packages.iter().find(|package| package["name"] == "cudarc").unwrap();
-    let path = Path::new(manifest["manifest_path"].as_str().unwrap()).with_file_name("src/driver/sys/mod.rs");
-    std::fs::read_to_string(path).unwrap()
+    std::fs::read_to_string(folder_of("cudarc").join("src/driver/sys/mod.rs")).unwrap()
+}
+
+/// What newer versions have that the oldest served do not, each since when.
+const LATER: &[(&str, &str)] =
+    &[("cuMemcpyBatchAsync_v2", "cuda-13000"), ("CU_MEMCPY_SRC_ACCESS_ORDER_STREAM", "cuda-13000")];
+
+/// The versions that a declaration must hold for.
+fn since<'a>(name: &str, versions: &'a [String]) -> &'a [String] {
+    let first = LATER.iter().find(|(later, _)| *later == name).map(|(_, since)| *since);
+    &versions[versions.iter().position(|v| first.is_none_or(|first| v == first)).unwrap()..]
 }
 
 /// Whether the lines before one say that it holds for all versions.
@@ -51,16 +49,18 @@ fn functions_are_declared_alike_in_every_version() {
     assert!(versions.len() >= 12 && versions[0] == "cuda-12000", "{versions:?}");
     let lines: Vec<&str> = source.lines().collect();
     for name in REQUIRED.iter().chain(OPTIONAL) {
+        assert!(!REQUIRED.contains(name) || since(name, &versions) == versions, "{name} is required");
+        let versions = since(name, &versions);
         let head = format!("pub unsafe fn {name}(");
         let found: Vec<_> = lines
             .iter()
             .enumerate()
             .filter(|(_, line)| line.starts_with(&head))
             .map(|(at, _)| lines[at - 1].starts_with("#[cfg(").then_some(lines[at - 1]))
-            .filter(|condition| for_any(*condition, &versions))
+            .filter(|condition| for_any(*condition, versions))
             .collect();
         assert_eq!(found.len(), 1, "{name} is declared in more than one way");
-        assert!(for_all(found[0], &versions), "{name} is not in all: {}", found[0].unwrap_or_default());
+        assert!(for_all(found[0], versions), "{name} is not in all: {}", found[0].unwrap_or_default());
     }
 }
 
@@ -91,7 +91,7 @@ fn numbers_are_the_same_in_every_version() {
                 covered.push(condition);
             }
         }
-        let missing: Vec<_> = versions
+        let missing: Vec<_> = since(name, &versions)
             .iter()
             .filter(|version| !covered.iter().any(|c| c.is_none_or(|line| line.contains(version.as_str()))))
             .collect();

@@ -2,20 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
+use crate::packages::folder_of;
 
 /// The bindings' source files by ROCm patch number.
 pub(crate) fn sets() -> BTreeMap<u32, PathBuf> {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version=1", "--locked", "--filter-platform=x86_64-unknown-linux-gnu"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let packages = metadata["packages"].as_array().unwrap();
-    let manifest = packages.iter().find(|package| package["name"] == "cubecl-hip-sys").unwrap();
-    let folder = Path::new(manifest["manifest_path"].as_str().unwrap()).with_file_name("src/bindings");
+    let folder = folder_of("cubecl-hip-sys").join("src/bindings");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let patch = |path: &Path| path.file_stem()?.to_str()?.strip_prefix("bindings_")?.parse().ok();
     files.filter_map(|path| Some((patch(&path)?, path))).collect()

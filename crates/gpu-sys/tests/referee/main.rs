@@ -16,6 +16,8 @@ mod bindings;
 mod client;
 mod constants;
 mod functions;
+#[path = "../support/packages.rs"]
+mod packages;
 mod same;
 mod types;
 mod versions;

@@ -3,8 +3,8 @@
 use core::ffi::{c_char, c_uint, c_void};
 
 use gpu_sys::cuda::{
-    CudaError, DevicePtr, EventPtr, FunctionPtr, GraphPtr, HostFn, ModulePtr, StreamCaptureMode,
-    StreamCaptureStatus, StreamPtr,
+    CudaError, DevicePtr, EventPtr, FunctionPtr, GraphPtr, HostFn, MEMCPY_SRC_ACCESS_ORDER_STREAM,
+    MemcpyAttributes, ModulePtr, StreamCaptureMode, StreamCaptureStatus, StreamPtr,
 };
 use gpu_sys::hip::HipError;
 
@@ -123,6 +123,56 @@ pub(super) unsafe extern "C" fn cuMemcpyDtoH_v2(dst: *mut c_void, src: DevicePtr
     let null = core::ptr::null_mut();
     // SAFETY: as the C function demands.
     blocking("cuMemcpyDtoH", || unsafe { copy::hipMemcpyDtoHAsync(dst, address(src), size, null) })
+}
+
+/// # Safety
+/// The list has so many elements and one more.
+unsafe fn element<T: Copy>(list: *const T, at: usize) -> T {
+    // SAFETY: as this function demands.
+    let element = unsafe { list.add(at) };
+    // SAFETY: as this function demands.
+    unsafe { element.read() }
+}
+
+/// Copies to the GPU, one after the other: in the stream's order only, and on no default stream.
+pub(super) unsafe extern "C" fn cuMemcpyBatchAsync_v2(
+    dsts: *mut DevicePtr,
+    srcs: *mut DevicePtr,
+    sizes: *mut usize,
+    count: usize,
+    attributes: *mut MemcpyAttributes,
+    attribute_indices: *mut usize,
+    attribute_count: usize,
+    stream: StreamPtr,
+) -> CudaError {
+    within_state("cuMemcpyBatchAsync", |_| {
+        let lists =
+            [dsts.cast::<c_void>(), srcs.cast(), sizes.cast(), attributes.cast(), attribute_indices.cast()];
+        if count == 0 || attribute_count != 1 || stream.is_null() || lists.iter().any(|list| list.is_null()) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        // SAFETY: as the C function demands: one index.
+        let index = unsafe { attribute_indices.read() };
+        // SAFETY: as the C function demands: one set of attributes.
+        let attributes = unsafe { attributes.read() };
+        if index != 0 || attributes.src_access_order != MEMCPY_SRC_ACCESS_ORDER_STREAM {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        for at in 0..count {
+            // SAFETY: as the C function demands: so many of each.
+            let dst = address(unsafe { element(dsts, at) });
+            // SAFETY: as above.
+            let src = address(unsafe { element(srcs, at) });
+            // SAFETY: as above.
+            let size = unsafe { element(sizes, at) };
+            if size == 0 {
+                return Err(CudaError::INVALID_VALUE);
+            }
+            // SAFETY: as the C function demands; the addresses are checked.
+            hip_result(unsafe { copy::hipMemcpyHtoDAsync(dst, src, size, stream.cast()) })?;
+        }
+        Ok(())
+    })
 }
 
 /// Takes PTX with the one kernel there is, and nothing else.

@@ -319,11 +319,11 @@ impl Device for Cuda {
             [] => Ok(()),
             [(to, from)] => self.upload(to, from),
             [(first, _), ..] => {
+                let alike = pieces.iter().all(|(to, from)| to.len() == from.len());
+                assert!(alike, "both sides of a copy are equally long");
                 let ordinal = first.place().gpu_or_first();
-                let all =
-                    pieces.iter().map(|(to, from)| (to.start(), from.as_ptr(), to.len().min(from.len())));
                 // SAFETY: the spans prove the device ranges, the slices the host ranges; all is waited for here.
-                Box::new(unsafe { self.uploading(ordinal, all) }?).wait()
+                Box::new(unsafe { self.uploading(ordinal, pieces) }?).wait()
             }
         }
     }
@@ -341,9 +341,8 @@ impl Device for Cuda {
         if to.len() <= copy::SMALL {
             return self.upload(to, from).map(|()| None);
         }
-        let piece = std::iter::once((to.start(), from.as_ptr(), from.len()));
         // SAFETY: the span proves the device range, the slice the host range; that they stay is the caller's promise.
-        let uploading = unsafe { self.uploading(to.place().gpu_or_first(), piece) }?;
+        let uploading = unsafe { self.uploading(to.place().gpu_or_first(), &[(*to, from)]) }?;
         Ok(Some(Box::new(uploading)))
     }
 

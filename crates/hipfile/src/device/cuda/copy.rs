@@ -5,6 +5,7 @@ use std::sync::PoisonError;
 use gpu_sys::cuda::{self, CudaError, EventPtr, StreamPtr};
 
 use super::{Cuda, Gpu};
+use crate::buffer::Span;
 use crate::config::Order;
 use crate::device::UnderWay;
 use crate::error::Result;
@@ -42,38 +43,94 @@ impl Channel {
 }
 
 /// Copies queued on a channel.
-pub(super) struct Uploading<'a> {
+pub(super) struct Copying<'a> {
     cuda: &'a Cuda,
     ordinal: u32,
+    stream: StreamPtr,
+    /// Until it was waited for.
     channel: Option<Channel>,
 }
 
-impl Uploading<'_> {
-    fn finish(&mut self) -> Result<()> {
-        const OP: &str = "copy to the GPU";
+impl Copying<'_> {
+    /// Queues one more. The GPU is current.
+    ///
+    /// # Safety
+    /// Both ranges are valid until this was waited for or dropped.
+    unsafe fn queue(&self, op: &'static str, at: usize, host: Side, len: usize) -> Result<()> {
+        let (api, at) = (&self.cuda.api, at as u64);
+        let code = match host {
+            // SAFETY: as this function demands.
+            Side::Source(from) => unsafe { (api.cuMemcpyHtoDAsync_v2)(at, from.cast(), len, self.stream) },
+            // SAFETY: as above.
+            Side::Target(to) => unsafe { (api.cuMemcpyDtoHAsync_v2)(to.cast(), at, len, self.stream) },
+        };
+        self.cuda.call(op, code)
+    }
+
+    /// Queues several more, to the GPU and none of them empty, by as few calls as can be.
+    ///
+    /// # Safety
+    /// As [`Copying::queue`], of all.
+    unsafe fn queue_all(&self, pieces: &[(Span<'_>, &[u8])]) -> Result<()> {
+        let each = |pieces: &[(Span<'_>, &[u8])]| {
+            pieces.iter().try_for_each(|(to, from)| {
+                // SAFETY: as this function demands.
+                unsafe { self.queue(UPLOAD, to.start(), Side::Source(from.as_ptr()), from.len()) }
+            })
+        };
+        let together = self.cuda.api.cuMemcpyBatchAsync_v2.filter(|_| pieces.len() > 1);
+        let Some(batch) = together else { return each(pieces) };
+        for pieces in pieces.chunks(TOGETHER) {
+            let (mut to, mut from, mut lens) = ([0; TOGETHER], [0; TOGETHER], [0; TOGETHER]);
+            for (at, (span, bytes)) in pieces.iter().enumerate() {
+                (to[at], from[at], lens[at]) =
+                    (span.start() as u64, bytes.as_ptr().expose_provenance() as u64, bytes.len());
+            }
+            let mut attributes = cuda::MemcpyAttributes {
+                src_access_order: cuda::MEMCPY_SRC_ACCESS_ORDER_STREAM,
+                ..Default::default()
+            };
+            let (to, from, lens, mut all) = (to.as_mut_ptr(), from.as_mut_ptr(), lens.as_mut_ptr(), 0);
+            // SAFETY: as this function demands; so many of each list are set, and the attributes are those of all.
+            let code = unsafe {
+                batch(to, from, lens, pieces.len(), &raw mut attributes, &raw mut all, 1, self.stream)
+            };
+            match code {
+                CudaError::NOT_SUPPORTED => each(pieces)?,
+                code => self.cuda.call(UPLOAD, code)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, op: &'static str) -> Result<()> {
         let Some(channel) = self.channel.take() else { return Ok(()) };
-        let _on = self.cuda.on(OP, self.ordinal)?;
+        let _on = self.cuda.on(op, self.ordinal)?;
         let _relaxed = self.cuda.relaxed();
         // SAFETY: a plain call.
-        self.cuda.call(OP, unsafe { (self.cuda.api.cuStreamSynchronize)(channel.stream()) })?;
-        let channels = &self.cuda.gpu(OP, self.ordinal)?.channels;
+        self.cuda.call(op, unsafe { (self.cuda.api.cuStreamSynchronize)(channel.stream()) })?;
+        let channels = &self.cuda.gpu(op, self.ordinal)?.channels;
         channels.lock().unwrap_or_else(PoisonError::into_inner).push(channel);
         Ok(())
     }
 }
 
-impl UnderWay for Uploading<'_> {
+impl UnderWay for Copying<'_> {
     fn wait(mut self: Box<Self>) -> Result<()> {
-        self.finish()
+        self.finish(UPLOAD)
     }
 }
 
-impl Drop for Uploading<'_> {
+impl Drop for Copying<'_> {
     fn drop(&mut self) {
-        let _ = self.finish();
+        let _ = self.finish(UPLOAD);
     }
 }
 
+/// Most copies that the driver is given at once.
+const TOGETHER: usize = 64;
+
+const UPLOAD: &str = "copy to the GPU";
 const LEGACY: StreamPtr = std::ptr::null_mut();
 
 impl Cuda {
@@ -101,14 +158,10 @@ impl Cuda {
             // SAFETY: as this function demands.
             return unsafe { self.copy_small(op, at, host, len) };
         }
-        let gpu = self.gpu(op, ordinal)?;
-        let channel = self.channel(gpu)?;
-        // SAFETY: as this function demands.
-        let copied = unsafe { self.copy_in(op, &channel, usable, at, host, len) };
-        if copied.is_ok() {
-            gpu.channels.lock().unwrap_or_else(PoisonError::into_inner).push(channel);
-        }
-        copied
+        let mut copying = self.copying(op, ordinal, usable)?;
+        // SAFETY: as this function demands; the ranges are in use until the stream was waited for, also after an error.
+        unsafe { copying.queue(op, at, host, len) }?;
+        copying.finish(op)
     }
 
     /// # Safety
@@ -132,72 +185,37 @@ impl Cuda {
         }
     }
 
-    /// # Safety
-    /// Both ranges are valid for the call.
-    unsafe fn copy_in(
-        &self,
-        op: &'static str,
-        channel: &Channel,
-        after_default: bool,
-        at: usize,
-        host: Side,
-        len: usize,
-    ) -> Result<()> {
-        let (stream, event) = (channel.stream(), channel.event());
-        if after_default {
-            // SAFETY: the event is the channel's; the legacy default stream is always there.
-            self.call(op, unsafe { (self.api.cuEventRecord)(event, LEGACY) })?;
-            // SAFETY: both are the channel's.
-            self.call(op, unsafe { (self.api.cuStreamWaitEvent)(stream, event, 0) })?;
-        }
-        let code = match host {
-            // SAFETY: as this function demands; the ranges are in use until the stream is waited for.
-            Side::Source(from) => unsafe {
-                (self.api.cuMemcpyHtoDAsync_v2)(at as u64, from.cast(), len, stream)
-            },
-            // SAFETY: as above.
-            Side::Target(to) => unsafe { (self.api.cuMemcpyDtoHAsync_v2)(to.cast(), at as u64, len, stream) },
-        };
-        let queued = self.call(op, code);
-        // Also after a failure: nothing may be in use any more.
-        // SAFETY: a plain call.
-        let waited = self.call(op, unsafe { (self.api.cuStreamSynchronize)(stream) });
-        queued.and(waited)
-    }
-
     /// Queues copies to a GPU on a channel, in the order of the legacy default stream.
     ///
     /// # Safety
-    /// All ranges are valid until the answer was waited for or dropped.
-    pub(super) unsafe fn uploading(
-        &self,
-        ordinal: u32,
-        pieces: impl Iterator<Item = (usize, *const u8, usize)>,
-    ) -> Result<Uploading<'_>> {
-        const OP: &str = "copy to the GPU";
-        let _on = self.on(OP, ordinal)?;
+    /// All ranges are valid, and no shorter in the GPU's memory, until the answer was waited for or dropped.
+    pub(super) unsafe fn uploading(&self, ordinal: u32, pieces: &[(Span<'_>, &[u8])]) -> Result<Copying<'_>> {
+        let _on = self.on(UPLOAD, ordinal)?;
         let _relaxed = self.relaxed();
         if self.order == Order::Device {
             // SAFETY: a plain call.
             self.call("wait for the GPU", unsafe { (self.api.cuCtxSynchronize)() })?;
         }
         let after_default = self.order != Order::Off && self.default_stream_usable();
-        let channel = self.channel(self.gpu(OP, ordinal)?)?;
+        let copying = self.copying(UPLOAD, ordinal, after_default)?;
+        // SAFETY: as this function demands.
+        unsafe { copying.queue_all(pieces) }?;
+        Ok(copying)
+    }
+
+    /// A channel for copies, behind what is queued on the default stream unless that may not be used. Its GPU is current.
+    fn copying(&self, op: &'static str, ordinal: u32, after_default: bool) -> Result<Copying<'_>> {
+        let channel = self.channel(self.gpu(op, ordinal)?)?;
         let (stream, event) = (channel.stream(), channel.event());
         // From here on an error leaves the channel to be waited for.
-        let uploading = Uploading { cuda: self, ordinal, channel: Some(channel) };
+        let copying = Copying { cuda: self, ordinal, stream, channel: Some(channel) };
         if after_default {
             // SAFETY: the event is the channel's; the legacy default stream is always there.
-            self.call(OP, unsafe { (self.api.cuEventRecord)(event, LEGACY) })?;
+            self.call(op, unsafe { (self.api.cuEventRecord)(event, LEGACY) })?;
             // SAFETY: both are the channel's.
-            self.call(OP, unsafe { (self.api.cuStreamWaitEvent)(stream, event, 0) })?;
+            self.call(op, unsafe { (self.api.cuStreamWaitEvent)(stream, event, 0) })?;
         }
-        for (at, from, len) in pieces {
-            // SAFETY: as this function demands.
-            let code = unsafe { (self.api.cuMemcpyHtoDAsync_v2)(at as u64, from.cast(), len, stream) };
-            self.call(OP, code)?;
-        }
-        Ok(uploading)
+        Ok(copying)
     }
 
     fn default_stream_usable(&self) -> bool {
