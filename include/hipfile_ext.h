@@ -151,6 +151,11 @@ typedef struct hipFileExtBufInfo {
     uint64_t length;   /**< bytes of it */
     int gpu;           /**< the GPU whose memory it is; -1 for memory of the host */
     uint32_t emulated; /**< 1 if that is the emulated GPU, else 0 */
+    uint32_t current;  /**< 1; 0 if its allocation was freed, whoever has the address now: transfers then follow the rules
+                            for memory that is not registered */
+    uint32_t reserved; /**< 0 */
+    uint64_t pieces;   /**< of how many pieces it is made: more than one where the virtual-memory API mapped several side
+                            by side */
 } hipFileExtBufInfo_t;
 
 /**

@@ -146,6 +146,14 @@ pub struct EventOpaque {
 /// `hipEvent_t`.
 pub type EventPtr = *mut EventOpaque;
 
+/// What `hipMemGenericAllocationHandle_t` points to: opaque.
+#[repr(C)]
+pub struct AllocationOpaque {
+    _private: [u8; 0],
+}
+/// `hipMemGenericAllocationHandle_t`: physical memory of the virtual-memory API.
+pub type AllocationPtr = *mut AllocationOpaque;
+
 /// What `hipModule_t` points to: opaque.
 #[repr(C)]
 pub struct ModuleOpaque {
@@ -341,6 +349,8 @@ function_table! {
         fn hipStreamWriteValue64(stream: StreamPtr, ptr: *mut c_void, value: u64, flags: c_uint) -> HipError;
         fn hipExtMallocWithFlags(ptr: *mut *mut c_void, size: usize, flags: c_uint) -> HipError;
         fn hipMallocManaged(ptr: *mut *mut c_void, size: usize, flags: c_uint) -> HipError;
+        fn hipMemRetainAllocationHandle(handle: *mut AllocationPtr, address: *mut c_void) -> HipError;
+        fn hipMemRelease(handle: AllocationPtr) -> HipError;
         fn hipModuleLoadData(module: *mut ModulePtr, image: *const c_void) -> HipError;
         fn hipModuleUnload(module: ModulePtr) -> HipError;
         fn hipModuleGetFunction(

@@ -85,6 +85,26 @@ export! { memory:
     fn hipMemGetInfo(free: *mut usize, total: *mut usize) -> HipError;
 }
 
+export! { virtual_memory:
+    fn hipMemGetAllocationGranularity(
+        granularity: *mut usize, prop: *const MemAllocationProp, option: MemGranularity,
+    ) -> HipError;
+    fn hipMemCreate(
+        handle: *mut AllocationPtr, size: usize, prop: *const MemAllocationProp, flags: c_ulonglong,
+    ) -> HipError;
+    fn hipMemRelease(handle: AllocationPtr) -> HipError;
+    fn hipMemAddressReserve(
+        ptr: *mut *mut c_void, size: usize, alignment: usize, addr: *mut c_void, flags: c_ulonglong,
+    ) -> HipError;
+    fn hipMemAddressFree(ptr: *mut c_void, size: usize) -> HipError;
+    fn hipMemMap(
+        ptr: *mut c_void, size: usize, offset: usize, handle: AllocationPtr, flags: c_ulonglong,
+    ) -> HipError;
+    fn hipMemUnmap(ptr: *mut c_void, size: usize) -> HipError;
+    fn hipMemSetAccess(ptr: *mut c_void, size: usize, desc: *const MemAccessDesc, count: usize) -> HipError;
+    fn hipMemRetainAllocationHandle(handle: *mut AllocationPtr, addr: *mut c_void) -> HipError;
+}
+
 export! { host:
     fn hipHostMalloc(ptr: *mut *mut c_void, size: usize, flags: c_uint) -> HipError;
     fn hipHostAlloc(ptr: *mut *mut c_void, size: usize, flags: c_uint) -> HipError;

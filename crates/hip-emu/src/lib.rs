@@ -62,6 +62,7 @@ mod streaming;
 mod sys;
 mod thread;
 pub mod types;
+pub mod virtual_memory;
 pub mod wait_value;
 
 use std::sync::OnceLock;
@@ -143,6 +144,8 @@ table! {
         hipStreamWriteValue64 in wait_value;
         hipExtMallocWithFlags in memory;
         hipMallocManaged in memory;
+        hipMemRetainAllocationHandle in virtual_memory;
+        hipMemRelease in virtual_memory;
         hipModuleLoadData in module;
         hipModuleUnload in module;
         hipModuleGetFunction in module;

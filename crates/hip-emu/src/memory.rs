@@ -70,7 +70,9 @@ pub(crate) fn free(state: &'static State, ptr: *mut c_void) -> Result<(), HipErr
     }
     let allocation = state
         .find(ptr as usize)
-        .filter(|found| found.base == ptr as usize && found.kind != Kind::Registered)
+        .filter(|found| {
+            found.base == ptr as usize && found.kind != Kind::Registered && found.physical.is_none()
+        })
         .ok_or(HipError::INVALID_VALUE)?;
     match allocation.kind {
         Kind::Device if allocation.stream_ordered && state.is_at_least(7, 0) => {}
@@ -156,7 +158,9 @@ pub unsafe extern "C" fn hipFreeAsync(ptr: *mut c_void, stream: StreamPtr) -> Hi
     call(Function::hipFreeAsync, |state| {
         let allocation: Arc<Allocation> = state
             .find(ptr as usize)
-            .filter(|found| found.base == ptr as usize && found.kind == Kind::Device)
+            .filter(|found| {
+                found.base == ptr as usize && found.kind == Kind::Device && found.physical.is_none()
+            })
             .ok_or(HipError::INVALID_VALUE)?;
         stream::with(state, stream, |stream| {
             capture::refuse(state, stream)?;

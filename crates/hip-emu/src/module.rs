@@ -65,16 +65,23 @@ impl CopyLate {
         if len == 0 {
             return sys::now();
         }
-        let (dst, src) = (prove(dst, len, "its destination"), prove(src, len, "its source"));
-        let copy = Copy {
-            dst: dst.reach,
-            src: src.reach,
-            len,
-            timed: copy::timed(&dst, &src),
-            to_device: dst.is_device(),
-        };
+        let mut copies = Vec::new();
+        let mut done = 0;
+        while done < len {
+            let (to, of, rest) = (dst.wrapping_add(done), src.wrapping_add(done), len - done);
+            let piece = ranges.unbroken(to, rest).min(ranges.unbroken(of, rest));
+            let (to, of) = (prove(to, piece, "its destination"), prove(of, piece, "its source"));
+            copies.push(Copy {
+                dst: to.reach,
+                src: of.reach,
+                len: piece,
+                timed: copy::timed(&to, &of),
+                to_device: to.is_device(),
+            });
+            done += piece;
+        }
         drop(ranges);
-        Op::Copy(copy).run(state, from)
+        copies.into_iter().fold(from, |from, copy| Op::Copy(copy).run(state, from))
     }
 }
 

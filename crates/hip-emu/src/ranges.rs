@@ -1,9 +1,11 @@
 //! The map of all memory the runtime knows: device, pinned, managed. It answers what a pointer is and where its bytes are.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use gpu_sys::hip::{HipError, MEMORY_TYPE_DEVICE, MEMORY_TYPE_HOST, MEMORY_TYPE_MANAGED, MemoryType};
+
+use crate::virtual_memory::Physical;
 
 /// What an allocation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,10 @@ pub(crate) struct Allocation {
     pub(crate) flags: u32,
     /// From hipMallocAsync: freeing it does not wait.
     pub(crate) stream_ordered: bool,
+    /// The memory that is mapped here, if it is a mapping.
+    pub(crate) physical: Option<Arc<Physical>>,
+    /// Whether it may be used: a mapping may not from the start.
+    pub(crate) open: AtomicBool,
     /// Transfers at work in it right now without the map's lock.
     busy: AtomicUsize,
 }
@@ -56,6 +62,8 @@ impl Allocation {
             reach,
             flags: 0,
             stream_ordered: false,
+            physical: None,
+            open: AtomicBool::new(true),
             busy: AtomicUsize::new(0),
         }
     }
@@ -64,6 +72,13 @@ impl Allocation {
     pub(crate) fn made_with(mut self, flags: u32, stream_ordered: bool) -> Allocation {
         self.flags = flags;
         self.stream_ordered = stream_ordered;
+        self
+    }
+
+    /// The same as a mapping of this memory, which nobody may use yet.
+    pub(crate) fn mapping(mut self, physical: Arc<Physical>) -> Allocation {
+        self.physical = Some(physical);
+        self.open = AtomicBool::new(false);
         self
     }
 
@@ -155,13 +170,21 @@ impl Ranges {
         match self.find(address) {
             Some(allocation) => {
                 let offset = address - allocation.base;
-                if len > allocation.len - offset {
+                if len > allocation.len - offset || !allocation.open.load(Ordering::Relaxed) {
                     return Err(HipError::INVALID_VALUE);
                 }
                 Ok(Place { reach: allocation.reach + offset, allocation: Some(allocation) })
             }
             None if device_span.contains(&address) => Err(HipError::INVALID_VALUE),
             None => Ok(Place { reach: address, allocation: None }),
+        }
+    }
+
+    /// How many of `len` bytes from `address` a kernel reaches before the next mapping begins.
+    pub(crate) fn unbroken(&self, address: usize, len: usize) -> usize {
+        match self.find(address) {
+            Some(found) if found.physical.is_some() => len.min(found.len - (address - found.base)),
+            _ => len,
         }
     }
 

@@ -20,6 +20,7 @@ use crate::ranges::{Allocation, Kind, Ranges};
 use crate::stream::Stream;
 use crate::sys;
 use crate::thread;
+use crate::virtual_memory::{self, Physical, Reserved};
 
 /// The whole emulation.
 #[derive(Debug)]
@@ -29,6 +30,9 @@ pub(crate) struct State {
     pub(crate) ranges: Sharded<Ranges>,
     /// Device addresses of all devices.
     pub(crate) span: Range<usize>,
+    /// Those of them that virtual memory has.
+    pub(crate) reserved: Reserved,
+    pub(crate) physical: Handles<Physical>,
     pub(crate) streams: Handles<Stream>,
     pub(crate) events: Handles<Event>,
     pub(crate) modules: Handles<Module>,
@@ -105,10 +109,12 @@ impl State {
         let span = if options.devices == 0 {
             0..0
         } else {
-            let len = each.checked_mul(options.devices).ok_or_else(no_space)?;
+            let len = each.checked_mul(options.devices).and_then(|len| len.checked_add(virtual_memory::ZONE));
+            let len = len.ok_or_else(no_space)?;
             let base = sys::map(len, sys::HUGE, libc::PROT_NONE).ok_or_else(no_space)?;
             base..base + len
         };
+        let zone = span.end - span.len().min(virtual_memory::ZONE)..span.end;
         let mut devices = Vec::with_capacity(options.devices);
         for ordinal in 0..options.devices {
             let arena = Arena::new(span.start + ordinal * each, options.memory).ok_or_else(no_space)?;
@@ -134,6 +140,8 @@ impl State {
             devices,
             ranges: Sharded::default(),
             span,
+            reserved: Reserved::new(zone),
+            physical: Handles::default(),
             streams: Handles::default(),
             events: Handles::default(),
             modules: Handles::default(),
@@ -188,6 +196,8 @@ impl State {
         }
         allocation.settle();
         match allocation.kind {
+            // The memory goes with its last handle and mapping.
+            Kind::Device if allocation.physical.is_some() => {}
             Kind::Device => self.devices[allocation.device].arena.free(allocation.base),
             Kind::Host { mapping, mapping_len } | Kind::Managed { mapping, mapping_len } => {
                 sys::unmap(mapping, mapping_len);

@@ -65,6 +65,10 @@ pub(crate) struct BufferRecord {
     base: usize,
     len: usize,
     place: Place,
+    /// What names the allocation at its first byte, where the runtime says.
+    allocation: Option<u64>,
+    /// Addresses inside where one mapped piece of memory follows another, in order.
+    borders: Vec<usize>,
     pub(crate) usage: Usage,
 }
 
@@ -73,11 +77,26 @@ impl BufferRecord {
     /// `base..base+len` must be memory of `place` that stays valid for as long as the record is used, and that
     /// nothing else accesses in a conflicting way during transfers.
     pub(crate) unsafe fn new(base: usize, len: usize, place: Place) -> BufferRecord {
-        BufferRecord { base, len, place, usage: Usage::default() }
+        BufferRecord { base, len, place, allocation: None, borders: Vec::new(), usage: Usage::default() }
+    }
+
+    /// The same memory, and what it is made of: the allocation's name, and where pieces meet.
+    pub(crate) fn made_of(self, allocation: Option<u64>, mut borders: Vec<usize>) -> BufferRecord {
+        borders.retain(|border| self.base < *border && *border < self.base + self.len);
+        BufferRecord { allocation, borders, ..self }
     }
 
     pub(crate) fn place(&self) -> &Place {
         &self.place
+    }
+
+    pub(crate) fn allocation(&self) -> Option<u64> {
+        self.allocation
+    }
+
+    /// Of how many pieces it is made.
+    pub(crate) fn pieces(&self) -> usize {
+        self.borders.len() + 1
     }
 
     /// The piece `offset..offset+len`, if it lies inside.
@@ -126,6 +145,12 @@ impl<'a> Span<'a> {
         &self.buffer.place
     }
 
+    /// How many bytes from its start on lie in one piece of memory: what a single call of the runtime may cover.
+    pub(crate) fn unbroken(&self) -> usize {
+        let next = self.buffer.borders.partition_point(|border| *border <= self.start);
+        self.buffer.borders.get(next).map_or(self.len, |border| self.len.min(border - self.start))
+    }
+
     /// This piece and the next as one, if they touch.
     pub(crate) fn joined(&self, next: &Span<'_>) -> Option<Span<'a>> {
         let touch = std::ptr::eq(self.buffer, next.buffer) && self.start + self.len == next.start;
@@ -145,6 +170,17 @@ impl<'a> Span<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spans_know_where_pieces_of_memory_meet() {
+        // SAFETY: the range is never accessed.
+        let buffer = unsafe { BufferRecord::new(1000, 100, Place::Host) };
+        let buffer = buffer.made_of(Some(1), vec![1000, 1010, 1050, 1100]);
+        assert_eq!(buffer.pieces(), 3, "the ends are no borders");
+        let unbroken = |at, len| buffer.span(at, len).unwrap().unbroken();
+        assert_eq!([unbroken(0, 100), unbroken(9, 91), unbroken(10, 90), unbroken(50, 50)], [10, 1, 40, 50]);
+        assert_eq!([unbroken(0, 10), unbroken(0, 5), unbroken(20, 3), unbroken(100, 0)], [10, 5, 3, 0]);
+    }
 
     #[test]
     fn spans_never_leave_their_buffer() {

@@ -2,15 +2,17 @@
 
 mod counted;
 mod live;
+mod memory;
 
 use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+pub(crate) use self::memory::is_current;
 use crate::block::{BlockPool, Pin};
-use crate::buffer::{BufferRecord, DevPtr, Place};
+use crate::buffer::{BufferRecord, DevPtr};
 use crate::config::{Config, PageCache};
-use crate::device::{DeviceInfo, Devices, MemoryKind};
+use crate::device::{DeviceInfo, Devices};
 use crate::engine::{self, Parts};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::FileRecord;
@@ -20,7 +22,7 @@ use crate::log;
 use crate::monitor::Statistics;
 use crate::op::Op;
 use crate::pool::Helpers;
-use crate::rangemap::{RangeMap, Ranged, Removal, View};
+use crate::rangemap::{RangeMap, Ranged};
 use crate::reason::Reason;
 use crate::registry::Registry;
 use crate::route::Router;
@@ -262,80 +264,6 @@ impl Driver {
         Ok(())
     }
 
-    /// Registers `len` bytes of GPU memory. `flags` is accepted and has no meaning yet.
-    ///
-    /// # Errors
-    /// In this order: `MemoryAlreadyRegistered` (exactly this address), `InvalidValue` (null or unknown to the
-    /// runtime), `PlatformNotSupported` or `HipDriverError` without a usable runtime, `HipMemoryTypeInvalid`,
-    /// `HipPointerRangeError` when the range leaves its allocation.
-    ///
-    /// # Safety
-    /// The memory must stay valid until it is deregistered, and must not be accessed in a conflicting way during a
-    /// transfer.
-    pub unsafe fn register_buffer(&self, ptr: DevPtr, len: usize, flags: i32) -> Result<()> {
-        let _ = flags;
-        let result = self.begin_buffer(ptr, len);
-        self.counted(&result, Event::BufferOk, Event::BufferErr);
-        result
-    }
-
-    /// As [`Driver::register_buffer`] demands it, whose only part this is.
-    fn begin_buffer(&self, ptr: DevPtr, len: usize) -> Result<()> {
-        const OP: &str = "register buffer";
-        self.check_process(OP, ErrorKind::DriverClosing)?;
-        let taken = || Error::message(ErrorKind::MemoryAlreadyRegistered, OP, format!("{:#x}", ptr.0));
-        if self.inner.buffers.view().exact(ptr.0).is_some() {
-            return Err(taken());
-        }
-        let (place, bound) = self.inner.locate(ptr, OP)?;
-        let inside = bound.is_none_or(|end| ptr.0.checked_add(len).is_some_and(|e| e <= end));
-        if !inside || ptr.0.checked_add(len).is_none() {
-            let why = format!("{len} bytes at {:#x} leave their allocation", ptr.0);
-            return Err(Error::message(ErrorKind::HipPointerRangeError, OP, why));
-        }
-        self.inner.blocks.warm(place.node());
-        // SAFETY: the caller promises that the memory stays valid; its place was just asked for.
-        let record = unsafe { BufferRecord::new(ptr.0, len, place) };
-        let (gpu, record) = (record.place().gpu(), Arc::new(record));
-        self.inner.buffers.insert(Arc::clone(&record)).map_err(|_| taken())?;
-        log::buffer_registered(&record);
-        self.inner.count_memory(gpu, true, len);
-        Ok(())
-    }
-
-    /// Ends the registration of exactly this address.
-    ///
-    /// # Errors
-    /// `MemoryNotRegistered`, or `InternalError` while a transfer uses the memory (nothing changes then).
-    pub fn deregister_buffer(&self, ptr: DevPtr) -> Result<()> {
-        let result = self.end_buffer(ptr);
-        self.counted(&result, Event::BufferEndOk, Event::BufferEndErr);
-        result
-    }
-
-    fn end_buffer(&self, ptr: DevPtr) -> Result<()> {
-        const OP: &str = "deregister buffer";
-        self.check_process(OP, ErrorKind::DriverClosing)?;
-        let mut ended = None;
-        let removal = self.inner.buffers.remove(ptr.0, |record| {
-            let retired = record.usage.retire();
-            ended = retired.then(|| (record.place().gpu(), record.len()));
-            retired
-        });
-        match removal {
-            Removal::Done => {
-                ended.inspect(|(gpu, len)| self.inner.count_memory(*gpu, false, *len));
-                Ok(())
-            }
-            Removal::Refused => {
-                Err(Error::message(ErrorKind::InternalError, OP, "a transfer is using the memory"))
-            }
-            Removal::Unknown => {
-                Err(Error::message(ErrorKind::MemoryNotRegistered, OP, format!("{:#x}", ptr.0)))
-            }
-        }
-    }
-
     /// Reads from a file into memory: `len` bytes at `file_offset`, to `buffer + buffer_offset`. The memory need not be
     /// registered. At most [`MAX_TRANSFER`](crate::MAX_TRANSFER) bytes move.
     ///
@@ -421,7 +349,7 @@ impl Driver {
         let (record, _buffer_in_use) = match registered {
             Some((record, in_use)) => (record, Some(in_use)),
             None => {
-                temporary = inner.unregistered(ptr, op)?;
+                temporary = inner.unregistered(ptr, len, buffer_offset, op)?;
                 (&temporary, None)
             }
         };
@@ -481,37 +409,9 @@ impl Inner {
         Hold::new(self.files.get(id.0)?.to_arc())
     }
 
-    /// The memory for a request, held for queued work: a registration, or else a record made for requests at this
-    /// address. `last` keeps such a record for the next request.
-    pub(crate) fn hold_buffer(
-        &self,
-        ptr: DevPtr,
-        len: usize,
-        buffer_offset: i64,
-        op: Op,
-        last: &mut Option<Arc<BufferRecord>>,
-    ) -> Result<Hold<BufferRecord>> {
-        let view = self.buffers.view();
-        let registered = self.registered(&view, ptr, len, buffer_offset).map(Arc::clone).and_then(Hold::new);
-        if let Some(hold) = registered {
-            return Ok(hold);
-        }
-        let record = match last.take().filter(|record| record.base() == ptr.0) {
-            Some(record) => record,
-            None => Arc::new(self.unregistered(ptr, op)?),
-        };
-        *last = Some(Arc::clone(&record));
-        Hold::new(record).ok_or_else(|| Error::new(ErrorKind::InternalError, op.name()))
-    }
-
     /// What would carry a transfer, and why it would be staged.
     pub(crate) fn verdict(&self, transfer: &Transfer<'_>) -> (&'static str, Option<Reason>) {
         self.router.verdict(transfer)
-    }
-
-    /// The place of a registration of exactly this address.
-    pub(crate) fn place_of(&self, ptr: DevPtr) -> Option<Place> {
-        self.buffers.view().exact(ptr.0).map(|record| record.place().clone())
     }
 
     /// The runtimes; looked for at first use.
@@ -531,66 +431,5 @@ impl Inner {
             self.describe(&devices);
             devices
         })
-    }
-
-    /// The registration that serves a range: that of exactly this address, else one that holds it wholly.
-    fn registered<'v>(
-        &self,
-        view: &'v View<BufferRecord>,
-        ptr: DevPtr,
-        len: usize,
-        buffer_offset: i64,
-    ) -> Option<&'v Arc<BufferRecord>> {
-        if let Some(exact) = view.exact(ptr.0) {
-            return Some(exact);
-        }
-        let start = ptr.0.checked_add(usize::try_from(buffer_offset).ok()?)?;
-        let record = view.holding(start, len.min(transfer::MAX_TRANSFER))?;
-        // The address itself must lie inside as well, or offsets would be counted from outside the memory.
-        (record.base() <= ptr.0 && ptr.0 < record.end()).then_some(record)
-    }
-
-    /// A record for one call, with the bounds of the allocation around the address.
-    fn unregistered(&self, ptr: DevPtr, op: Op) -> Result<BufferRecord> {
-        let (place, bound) = self.locate(ptr, op.name())?;
-        // Plain host memory has no bound we could know: the kernel answers EFAULT where there is none.
-        let len = bound.unwrap_or(usize::MAX) - ptr.0;
-        // SAFETY: the caller of the transfer promises that the memory is valid during the call.
-        Ok(unsafe { BufferRecord::new(ptr.0, len, place) })
-    }
-
-    /// Whose memory an address is, and where its allocation ends.
-    fn locate(&self, ptr: DevPtr, op: &'static str) -> Result<(Place, Option<usize>)> {
-        if ptr.0 == 0 {
-            return Err(Error::message(ErrorKind::InvalidValue, op, "the address is null"));
-        }
-        let host_allowed = self.config.allow_system_memory;
-        let devices = self.devices();
-        if devices.serving().is_empty() && host_allowed {
-            return Ok((Place::Host, None));
-        }
-        let wrong = |what: &str| {
-            let why = format!("{:#x} is {what}, not device memory", ptr.0);
-            Error::message(ErrorKind::HipMemoryTypeInvalid, op, why)
-        };
-        match devices.locate(ptr)? {
-            Some((device, region)) => match region.kind {
-                MemoryKind::Device => {
-                    let (base, len) = device.allocation(ptr)?;
-                    let end = base.saturating_add(len);
-                    if ptr.0 < base || ptr.0 >= end.max(base + 1) {
-                        let why = format!("{:#x} lies outside its allocation", ptr.0);
-                        return Err(Error::message(ErrorKind::HipPointerRangeError, op, why));
-                    }
-                    Ok((Place::of(device, region.ordinal), Some(end)))
-                }
-                MemoryKind::Host | MemoryKind::Managed if host_allowed => Ok((Place::Host, None)),
-                MemoryKind::Host => Err(wrong("pinned host memory")),
-                MemoryKind::Managed => Err(wrong("managed memory")),
-                MemoryKind::Other => Err(wrong("memory without a plain address")),
-            },
-            None if host_allowed => Ok((Place::Host, None)),
-            None => Err(wrong("unknown to the GPU runtime (host memory, or freed)")),
-        }
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::buffer::{BufferRecord, DevPtr, Place};
 use crate::config::PageCache;
-use crate::driver::{Driver, FileId, unknown};
+use crate::driver::{Driver, FileId, is_current, unknown};
 use crate::engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{DirectAlign, FileType};
@@ -61,6 +61,11 @@ pub struct BufferInfo {
     pub gpu: Option<u32>,
     /// Whether that is the emulated GPU.
     pub emulated: bool,
+    /// Whether the memory at its address is still what was registered. If it was freed, and its address given out anew,
+    /// transfers follow the rules for memory that is not registered.
+    pub current: bool,
+    /// Of how many pieces it is made: more than one where the virtual-memory API mapped several side by side.
+    pub pieces: usize,
 }
 
 /// An address for a transfer that is only asked about: no memory lies there, and any alignment is met.
@@ -85,7 +90,8 @@ impl Driver {
             Place::Host => false,
         };
         let (start, len, gpu) = (DevPtr(record.base()), record.len(), record.place().gpu());
-        Ok(BufferInfo { start, len, gpu, emulated })
+        let (current, pieces) = (is_current(record), record.pieces());
+        Ok(BufferInfo { start, len, gpu, emulated, current, pieces })
     }
 
     /// What is known about a registered file. Loads the GPU runtime, for the answer depends on it.

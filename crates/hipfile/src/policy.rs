@@ -43,6 +43,27 @@ impl Policy {
         setting == PageCache::Buffered || (setting == PageCache::Auto && len < self.direct_min)
     }
 
+    /// As [`Policy::next_run`] for memory that is read and written in place: what is not aligned all over goes through the
+    /// page cache, rather than by way of other memory.
+    pub(crate) fn next_run_in_place(&self, transfer: &Transfer<'_>) -> (Cache, usize) {
+        let (cache, len) = self.next_run(transfer);
+        let align = transfer.file.staged_direct(transfer.op).zip(transfer.file.direct_align());
+        match (cache, align) {
+            (Cache::Around, Some(((_, offset), align))) => {
+                let page_cache = transfer.file.page_cache().unwrap_or(self.page_cache);
+                let rest = transfer.part(0..len);
+                aligned_run(
+                    rest.file_offset,
+                    rest.span.start(),
+                    len,
+                    (offset, align.mem as usize),
+                    page_cache,
+                )
+            }
+            _ => (cache, len),
+        }
+    }
+
     /// How the start of a transfer is to be carried, and how many bytes of it alike; at least one.
     pub(crate) fn next_run(&self, transfer: &Transfer<'_>) -> (Cache, usize) {
         let (file, op, len) = (transfer.file, transfer.op, transfer.len());
@@ -77,6 +98,22 @@ impl Policy {
             }
         }
     }
+}
+
+/// The next piece of a transfer that is carried in place: whole units if the memory is aligned where the file is.
+fn aligned_run(
+    offset: u64,
+    address: usize,
+    len: usize,
+    (align, mem): (usize, usize),
+    setting: PageCache,
+) -> (Cache, usize) {
+    let head = (offset.next_multiple_of(align as u64) - offset) as usize;
+    let ends = if setting == PageCache::NoCache { Cache::LeaveNothing } else { Cache::Through };
+    if !address.wrapping_add(head).is_multiple_of(mem) {
+        return (ends, len);
+    }
+    write_run(offset, len, align, setting)
 }
 
 /// The next piece of a write: ragged ends go through the cache, so that no neighbour's byte is ever written back.
@@ -148,6 +185,16 @@ mod tests {
     fn windows_widen_with_what_is_alike() {
         let mib = [4, 64, 124, 128, 192, 256, 1 << 20].map(|end| window_after(end << 20) >> 20);
         assert_eq!(mib, [4, 4, 4, 8, 12, 16, 16]);
+    }
+
+    #[test]
+    fn what_is_carried_in_place_is_aligned_in_memory_too() {
+        let run = |offset, address, len| aligned_run(offset, address, len, (4096, 512), PageCache::Auto);
+        assert_eq!(run(0, 512, 8192), (Cache::Around, 8192));
+        assert_eq!(run(0, 511, 8192), (Cache::Through, 8192));
+        assert_eq!(run(4000, 416, 9000), (Cache::Through, 96), "aligned from the first whole block on");
+        assert_eq!(run(4000, 0, 9000), (Cache::Through, 9000));
+        assert_eq!(run(0, 0, 4095), (Cache::Through, 4095));
     }
 
     #[test]

@@ -20,18 +20,39 @@ pub(crate) trait Ranged {
     }
 }
 
+/// A value, with its range beside it: a search touches no value but the one it finds.
 #[derive(Debug)]
-struct Leaf<T> {
-    /// Sorted by base, never empty.
-    entries: Vec<Arc<T>>,
-    /// Largest end within this leaf.
+struct Entry<T> {
+    base: usize,
+    end: usize,
+    value: Arc<T>,
+}
+
+impl<T> Clone for Entry<T> {
+    fn clone(&self) -> Entry<T> {
+        Entry { base: self.base, end: self.end, value: Arc::clone(&self.value) }
+    }
+}
+
+/// Sorted by base, never empty.
+type Leaf<T> = Vec<Entry<T>>;
+
+/// A leaf and what a search must know of it before it looks in.
+#[derive(Debug)]
+struct Branch<T> {
+    /// Base of its first entry.
+    first: usize,
+    /// Largest end in it.
     reach: usize,
+    /// Largest end in it and in all before it.
+    reach_so_far: usize,
+    leaf: Arc<Leaf<T>>,
 }
 
 #[derive(Debug)]
 struct Snapshot<T> {
-    /// Sorted by first base; with the largest end of this leaf and all before it.
-    leaves: Vec<(usize, usize, Arc<Leaf<T>>)>,
+    /// Sorted by first base.
+    branches: Vec<Branch<T>>,
 }
 
 /// A map from address ranges to values, at most one value per base.
@@ -46,77 +67,74 @@ pub(crate) struct View<T> {
     snapshot: arc_swap::Guard<Arc<Snapshot<T>>>,
 }
 
-impl<T: Ranged> Leaf<T> {
-    fn new(entries: Vec<Arc<T>>) -> Arc<Leaf<T>> {
-        let reach = entries.iter().map(|e| e.end()).max().unwrap_or(0);
-        Arc::new(Leaf { entries, reach })
-    }
-}
-
-impl<T: Ranged> Snapshot<T> {
-    fn leaf_of(&self, address: usize) -> Option<usize> {
-        self.leaves.partition_point(|(first, ..)| *first <= address).checked_sub(1)
+impl<T> Snapshot<T> {
+    /// The last branch whose first base is not above the address.
+    fn branch_of(&self, address: usize) -> Option<usize> {
+        self.branches.partition_point(|branch| branch.first <= address).checked_sub(1)
     }
 
     fn exact(&self, base: usize) -> Option<&Arc<T>> {
-        let entries = &self.leaves[self.leaf_of(base)?].2.entries;
-        let at = entries.binary_search_by_key(&base, |e| e.base()).ok()?;
-        Some(&entries[at])
+        let leaf = &self.branches[self.branch_of(base)?].leaf;
+        let at = leaf.binary_search_by_key(&base, |entry| entry.base).ok()?;
+        Some(&leaf[at].value)
     }
 
     /// The registration with the highest base that holds `start..end` wholly.
     fn holding(&self, start: usize, end: usize) -> Option<&Arc<T>> {
-        for at in (0..=self.leaf_of(start)?).rev() {
-            let (_, reach_so_far, leaf) = &self.leaves[at];
-            if *reach_so_far < end {
+        for branch in self.branches[..=self.branch_of(start)?].iter().rev() {
+            if branch.reach_so_far < end {
                 return None;
             }
-            if leaf.reach < end {
+            if branch.reach < end {
                 continue;
             }
-            let upto = leaf.entries.partition_point(|e| e.base() <= start);
-            if let Some(found) = leaf.entries[..upto].iter().rev().find(|e| e.end() >= end) {
-                return Some(found);
+            let upto = branch.leaf.partition_point(|entry| entry.base <= start);
+            if let Some(found) = branch.leaf[..upto].iter().rev().find(|entry| entry.end >= end) {
+                return Some(&found.value);
             }
         }
         None
     }
 
-    fn from_leaves(leaves: impl IntoIterator<Item = Arc<Leaf<T>>>) -> Snapshot<T> {
-        let mut reach = 0;
-        Snapshot {
-            leaves: leaves
-                .into_iter()
-                .map(|leaf| {
-                    reach = reach.max(leaf.reach);
-                    (leaf.entries[0].base(), reach, leaf)
-                })
-                .collect(),
+    /// Replaces the branch at `at`, if there is one, by these.
+    fn with(&self, at: usize, new: impl Iterator<Item = Leaf<T>>) -> Snapshot<T> {
+        let mut branches = Vec::with_capacity(self.branches.len() + 1);
+        let mut reach_so_far = 0;
+        let mut add = |first, reach, leaf| {
+            reach_so_far = reach_so_far.max(reach);
+            branches.push(Branch { first, reach, reach_so_far, leaf });
+        };
+        let old = |branch: &Branch<T>| (branch.first, branch.reach, Arc::clone(&branch.leaf));
+        for (first, reach, leaf) in self.branches[..at.min(self.branches.len())].iter().map(old) {
+            add(first, reach, leaf);
         }
+        for leaf in new {
+            let reach = leaf.iter().map(|entry| entry.end).max().unwrap_or(0);
+            add(leaf[0].base, reach, Arc::new(leaf));
+        }
+        for (first, reach, leaf) in self.branches.iter().skip(at + 1).map(old) {
+            add(first, reach, leaf);
+        }
+        Snapshot { branches }
     }
 }
 
 impl<T> View<T> {
     /// The registration of exactly this base.
-    pub(crate) fn exact(&self, base: usize) -> Option<&Arc<T>>
-    where
-        T: Ranged,
-    {
+    pub(crate) fn exact(&self, base: usize) -> Option<&Arc<T>> {
         self.snapshot.exact(base)
     }
 
     /// A registration that holds the whole range; of several, the one with the highest base.
-    pub(crate) fn holding(&self, start: usize, len: usize) -> Option<&Arc<T>>
-    where
-        T: Ranged,
-    {
+    pub(crate) fn holding(&self, start: usize, len: usize) -> Option<&Arc<T>> {
         self.snapshot.holding(start, start.checked_add(len)?)
     }
 }
 
 impl<T: Ranged> RangeMap<T> {
     pub(crate) fn new() -> RangeMap<T> {
-        RangeMap { snapshot: ArcSwap::from_pointee(Snapshot { leaves: Vec::new() }), writer: Mutex::new(()) }
+        let empty = Snapshot { branches: Vec::new() };
+        RangeMap { snapshot: ArcSwap::from_pointee(empty), writer: Mutex::new(()) }
     }
 
     /// The registrations as they are now; later changes do not show in it.
@@ -128,15 +146,16 @@ impl<T: Ranged> RangeMap<T> {
     pub(crate) fn insert(&self, value: Arc<T>) -> Result<(), Arc<T>> {
         let _writing = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.snapshot.load();
-        if old.exact(value.base()).is_some() {
+        let base = value.base();
+        if old.exact(base).is_some() {
             return Err(value);
         }
-        let at = old.leaf_of(value.base()).unwrap_or(0);
-        let mut entries = old.leaves.get(at).map(|(.., leaf)| leaf.entries.clone()).unwrap_or_default();
-        entries.insert(entries.partition_point(|e| e.base() < value.base()), value);
-        let upper = if entries.len() > LEAF { entries.split_off(LEAF / 2) } else { Vec::new() };
-        let replaced = [entries, upper].into_iter().filter(|e| !e.is_empty()).map(Leaf::new);
-        self.replace(&old, at, replaced);
+        let at = old.branch_of(base).unwrap_or(0);
+        let mut leaf = old.branches.get(at).map(|branch| branch.leaf.to_vec()).unwrap_or_default();
+        let entry = Entry { base, end: value.end(), value };
+        leaf.insert(leaf.partition_point(|other| other.base < base), entry);
+        let upper = if leaf.len() > LEAF { leaf.split_off(LEAF / 2) } else { Vec::new() };
+        self.replace(&old, at, [leaf, upper]);
         Ok(())
     }
 
@@ -144,30 +163,28 @@ impl<T: Ranged> RangeMap<T> {
     pub(crate) fn remove(&self, base: usize, accept: impl FnOnce(&T) -> bool) -> Removal {
         let _writing = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.snapshot.load();
-        let Some(found) = old.exact(base) else {
+        let (Some(at), Some(found)) = (old.branch_of(base), old.exact(base)) else {
             return Removal::Unknown;
         };
         if !accept(found) {
             return Removal::Refused;
         }
-        let at = old.leaf_of(base).unwrap_or(0);
-        let mut entries = old.leaves[at].2.entries.clone();
-        entries.retain(|e| e.base() != base);
-        self.replace(&old, at, Some(entries).filter(|e| !e.is_empty()).map(Leaf::new));
+        let mut leaf = old.branches[at].leaf.to_vec();
+        leaf.retain(|entry| entry.base != base);
+        self.replace(&old, at, [leaf, Vec::new()]);
         Removal::Done
     }
 
     /// Takes everything out.
     pub(crate) fn drain(&self) -> Vec<Arc<T>> {
         let _writing = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = self.snapshot.swap(Arc::new(Snapshot { leaves: Vec::new() }));
-        old.leaves.iter().flat_map(|(.., leaf)| leaf.entries.iter().cloned()).collect()
+        let old = self.snapshot.swap(Arc::new(Snapshot { branches: Vec::new() }));
+        old.branches.iter().flat_map(|b| b.leaf.iter().map(|entry| Arc::clone(&entry.value))).collect()
     }
 
-    fn replace(&self, old: &Snapshot<T>, at: usize, new: impl IntoIterator<Item = Arc<Leaf<T>>>) {
-        let before = old.leaves[..at.min(old.leaves.len())].iter().map(|(.., leaf)| Arc::clone(leaf));
-        let after = old.leaves.iter().skip(at + 1).map(|(.., leaf)| Arc::clone(leaf));
-        self.snapshot.store(Arc::new(Snapshot::from_leaves(before.chain(new).chain(after))));
+    fn replace(&self, old: &Snapshot<T>, at: usize, new: [Leaf<T>; 2]) {
+        let new = new.into_iter().filter(|leaf| !leaf.is_empty());
+        self.snapshot.store(Arc::new(old.with(at, new)));
     }
 }
 
@@ -251,6 +268,23 @@ mod tests {
         }
         assert_eq!(map.drain().len(), list.len());
         assert!(map.view().holding(0, 0).is_none());
+    }
+
+    #[test]
+    fn the_innermost_of_many_nested_ranges_is_found() {
+        const COUNT: usize = if cfg!(miri) { 300 } else { 20_000 };
+        let map = RangeMap::new();
+        // One around all, and small ones with gaps: what crosses a gap belongs to the outer one.
+        map.insert(Arc::new(Range(1, COUNT * 16 + 16))).unwrap();
+        for n in 1..=COUNT {
+            map.insert(Arc::new(Range(n * 16, 8))).unwrap();
+        }
+        let view = map.view();
+        for n in (1..=COUNT).step_by(97) {
+            assert_eq!(view.holding(n * 16 + 3, 5).map(|r| r.0), Some(n * 16));
+            assert_eq!(view.holding(n * 16 + 3, 6).map(|r| r.0), Some(1));
+            assert_eq!(view.holding(n * 16 + 8, 1).map(|r| r.0), Some(1));
+        }
     }
 
     #[test]

@@ -217,7 +217,12 @@ impl Router {
     fn next_step<'r, 'a>(&'r self, rest: &Transfer<'a>, excluded: u8, around: bool) -> Option<Step<'r, 'a>> {
         let (limit, reason) = match self.choose(rest, excluded, false) {
             Ok(choice) if choice.fit.body.start == 0 => {
-                let part = rest.part(choice.fit.body.clone());
+                let mut part = rest.part(choice.fit.body.clone());
+                if around && matches!(rest.span.place(), Place::Host) {
+                    let (cache, len) = self.policy.next_run_in_place(&part);
+                    part = part.part(0..len);
+                    part.cache = cache;
+                }
                 return Some(Step { choice, part, staged: None });
             }
             // What is before a direct engine's body goes another way.
@@ -354,7 +359,9 @@ impl Router {
             transfer.watch.inspect(|ticket| ticket.reached(choice.index as u8));
             if self.fallback == Fallback::Forbid {
                 // Known beforehand: part of it would have to be staged.
-                let reason = staged.or((part.len() < rest.len()).then_some(Reason::Alignment));
+                let in_place = matches!(rest.span.place(), Place::Host);
+                let ragged = part.len() < rest.len() && !in_place;
+                let reason = staged.or(ragged.then_some(Reason::Alignment));
                 if let Some(reason) = reason {
                     return Pause::Finished(self.refuse(transfer, walk.done, walk.failure.take(), reason));
                 }

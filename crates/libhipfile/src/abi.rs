@@ -389,6 +389,9 @@ c_type!(struct hipFileExtBufInfo_t as "hipFileExtBufInfo_t" {
     length: u64,
     gpu: c_int,
     emulated: u32,
+    current: u32,
+    reserved: u32,
+    pieces: u64,
 });
 
 mod stats;

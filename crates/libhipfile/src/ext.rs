@@ -297,6 +297,9 @@ pub unsafe extern "C" fn hipFileExtBufGetInfo(
             length: found.len as u64,
             gpu: found.gpu.map_or(-1, |ordinal| ordinal as c_int),
             emulated: found.emulated.into(),
+            current: found.current.into(),
+            reserved: 0,
+            pieces: found.pieces as u64,
         };
         // SAFETY: the caller's promise is the one that `fill` asks for.
         unsafe { fill(info, full) }

@@ -70,6 +70,15 @@ same_constants! {
     STREAM_CAPTURE_MODE_GLOBAL = hipStreamCaptureMode_hipStreamCaptureModeGlobal;
     STREAM_CAPTURE_MODE_THREAD_LOCAL = hipStreamCaptureMode_hipStreamCaptureModeThreadLocal;
     STREAM_CAPTURE_MODE_RELAXED = hipStreamCaptureMode_hipStreamCaptureModeRelaxed;
+    MEM_ALLOCATION_PINNED = hipMemAllocationType_hipMemAllocationTypePinned;
+    MEM_HANDLE_NONE = hipMemAllocationHandleType_hipMemHandleTypeNone;
+    MEM_HANDLE_POSIX_FD = hipMemAllocationHandleType_hipMemHandleTypePosixFileDescriptor;
+    MEM_GRANULARITY_MINIMUM = hipMemAllocationGranularity_flags_hipMemAllocationGranularityMinimum;
+    MEM_GRANULARITY_RECOMMENDED = hipMemAllocationGranularity_flags_hipMemAllocationGranularityRecommended;
+    MEM_LOCATION_DEVICE = hipMemLocationType_hipMemLocationTypeDevice;
+    MEM_ACCESS_NONE = hipMemAccessFlags_hipMemAccessFlagsProtNone;
+    MEM_ACCESS_READ = hipMemAccessFlags_hipMemAccessFlagsProtRead;
+    MEM_ACCESS_READ_WRITE = hipMemAccessFlags_hipMemAccessFlagsProtReadWrite;
     EVENT_BLOCKING_SYNC = hipEventBlockingSync;
     EVENT_INTERPROCESS = hipEventInterprocess;
     EVENT_DISABLE_SYSTEM_FENCE = hipEventDisableSystemFence;

@@ -91,6 +91,8 @@ table! {
         hipStreamWriteValue64(_, _, _, _);
         hipExtMallocWithFlags(_, _, _);
         hipMallocManaged(_, _, _);
+        hipMemRetainAllocationHandle(_, _);
+        hipMemRelease(_);
         hipModuleLoadData(_, _);
         hipModuleUnload(_);
         hipModuleGetFunction(_, _, _);
@@ -122,6 +124,15 @@ emulated! {
         hipMallocAsync(_, _, _);
         hipFreeAsync(_, _);
         hipMemGetInfo(_, _);
+    }
+    virtual_memory {
+        hipMemGetAllocationGranularity(_, _, _);
+        hipMemCreate(_, _, _, _);
+        hipMemAddressReserve(_, _, _, _, _);
+        hipMemAddressFree(_, _);
+        hipMemMap(_, _, _, _, _);
+        hipMemUnmap(_, _);
+        hipMemSetAccess(_, _, _, _);
     }
     host {
         hipHostAlloc(_, _, _);

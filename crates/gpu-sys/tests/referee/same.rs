@@ -31,6 +31,7 @@ same! {
     emu::RtcResult = theirs::hiprtcResult;
     hip::StreamOpaque = theirs::ihipStream_t;
     hip::EventOpaque = theirs::ihipEvent_t;
+    hip::AllocationOpaque = theirs::ihipMemGenericAllocationHandle;
     hip::ModuleOpaque = theirs::ihipModule_t;
     hip::FunctionOpaque = theirs::ihipModuleSymbol_t;
     emu::GraphOpaque = theirs::ihipGraph;
@@ -39,6 +40,13 @@ same! {
     hip::Uuid = theirs::hipUUID;
     // Single bits, which nobody here reads.
     [u8; 4] = theirs::hipDeviceArch_t;
+    u16 = u16;
+    emu::MemLocation = theirs::hipMemLocation;
+    emu::MemAccessDesc = theirs::hipMemAccessDesc;
+    emu::MemAllocationProp = theirs::hipMemAllocationProp;
+    emu::MemAllocationFlags = theirs::hipMemAllocationProp__bindgen_ty_2;
+    // Two names for one number.
+    u32 = theirs::hipMemAllocationProp__bindgen_ty_1;
     emu::DeviceProperties = theirs::hipDeviceProp_tR0600;
 }
 

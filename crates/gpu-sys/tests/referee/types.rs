@@ -45,6 +45,32 @@ same_struct! {
 }
 
 same_struct! {
+    mem_location: emu::MemLocation = theirs::hipMemLocation { kind = type_, id = id }
+}
+
+same_struct! {
+    mem_access_desc: emu::MemAccessDesc = theirs::hipMemAccessDesc { location = location, flags = flags }
+}
+
+same_struct! {
+    mem_allocation_flags: emu::MemAllocationFlags = theirs::hipMemAllocationProp__bindgen_ty_2 {
+        compression_type = compressionType,
+        gpu_direct_rdma_capable = gpuDirectRDMACapable,
+        usage = usage,
+    }
+}
+
+same_struct! {
+    mem_allocation_prop: emu::MemAllocationProp = theirs::hipMemAllocationProp {
+        kind = type_,
+        handle_types = __bindgen_anon_1,
+        location = location,
+        win32_handle_meta_data = win32HandleMetaData,
+        flags = allocFlags,
+    }
+}
+
+same_struct! {
     uuid: hip::Uuid = theirs::hipUUID { bytes = bytes }
 }
 
@@ -183,6 +209,12 @@ same_aliases! {
     DeviceOrdinal = hipDevice_t;
     StreamPtr = hipStream_t;
     EventPtr = hipEvent_t;
+    AllocationPtr = hipMemGenericAllocationHandle_t;
+    MemAllocationType = hipMemAllocationType;
+    MemHandleType = hipMemAllocationHandleType;
+    MemGranularity = hipMemAllocationGranularity_flags;
+    MemLocationType = hipMemLocationType;
+    MemAccessFlags = hipMemAccessFlags;
     ModulePtr = hipModule_t;
     FunctionPtr = hipFunction_t;
     HostFn = hipHostFn_t;
@@ -202,6 +234,11 @@ const STRUCTURES: &[&str] = &[
     "Uuid",
     "StreamOpaque",
     "EventOpaque",
+    "AllocationOpaque",
+    "MemLocation",
+    "MemAccessDesc",
+    "MemAllocationFlags",
+    "MemAllocationProp",
     "ModuleOpaque",
     "FunctionOpaque",
     "GraphOpaque",

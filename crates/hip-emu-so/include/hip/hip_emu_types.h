@@ -101,6 +101,7 @@ typedef enum hipError_t {
 /* Handles are opaque. */
 typedef struct ihipStream_t *hipStream_t;
 typedef struct ihipEvent_t *hipEvent_t;
+typedef struct ihipMemGenericAllocationHandle *hipMemGenericAllocationHandle_t;
 typedef struct ihipModule_t *hipModule_t;
 typedef struct ihipModuleSymbol_t *hipFunction_t;
 typedef struct ihipGraph *hipGraph_t;
@@ -162,6 +163,57 @@ typedef enum hipStreamCaptureStatus {
     hipStreamCaptureStatusActive = 1,
     hipStreamCaptureStatusInvalidated = 2
 } hipStreamCaptureStatus;
+
+typedef enum hipMemAllocationType {
+    hipMemAllocationTypeInvalid = 0,
+    hipMemAllocationTypePinned = 1
+} hipMemAllocationType;
+
+typedef enum hipMemAllocationHandleType {
+    hipMemHandleTypeNone = 0,
+    hipMemHandleTypePosixFileDescriptor = 1
+} hipMemAllocationHandleType;
+
+typedef enum hipMemAllocationGranularity_flags {
+    hipMemAllocationGranularityMinimum = 0,
+    hipMemAllocationGranularityRecommended = 1
+} hipMemAllocationGranularity_flags;
+
+typedef enum hipMemLocationType {
+    hipMemLocationTypeInvalid = 0,
+    hipMemLocationTypeDevice = 1
+} hipMemLocationType;
+
+typedef enum hipMemAccessFlags {
+    hipMemAccessFlagsProtNone = 0,
+    hipMemAccessFlagsProtRead = 1,
+    hipMemAccessFlagsProtReadWrite = 3
+} hipMemAccessFlags;
+
+typedef struct hipMemLocation {
+    hipMemLocationType type;
+    int id;
+} hipMemLocation;
+
+typedef struct hipMemAccessDesc {
+    hipMemLocation location;
+    hipMemAccessFlags flags;
+} hipMemAccessDesc;
+
+typedef struct hipEmuMemAllocFlags {
+    unsigned char compressionType;
+    unsigned char gpuDirectRDMACapable;
+    unsigned short usage;
+} hipEmuMemAllocFlags;
+
+/* What is wished of an allocation. The last member is not heard here. */
+typedef struct hipMemAllocationProp {
+    hipMemAllocationType type;
+    hipMemAllocationHandleType requestedHandleType;
+    hipMemLocation location;
+    void *win32HandleMetaData;
+    hipEmuMemAllocFlags allocFlags;
+} hipMemAllocationProp;
 
 typedef enum hipStreamCaptureMode {
     hipStreamCaptureModeGlobal = 0,

@@ -73,6 +73,20 @@ hipError_t hipMallocManaged(void **ptr, size_t size, unsigned int flags HIP_EMU_
 hipError_t hipExtMallocWithFlags(void **ptr, size_t size, unsigned int flags);
 hipError_t hipMemGetInfo(size_t *free, size_t *total);
 
+/* Virtual memory: addresses are reserved, memory is mapped there, access is granted. Sizes are multiples of 2 MiB. */
+hipError_t hipMemGetAllocationGranularity(size_t *granularity, const hipMemAllocationProp *prop,
+                                          hipMemAllocationGranularity_flags option);
+hipError_t hipMemCreate(hipMemGenericAllocationHandle_t *handle, size_t size, const hipMemAllocationProp *prop,
+                        unsigned long long flags);
+hipError_t hipMemRelease(hipMemGenericAllocationHandle_t handle);
+hipError_t hipMemAddressReserve(void **ptr, size_t size, size_t alignment, void *addr, unsigned long long flags);
+hipError_t hipMemAddressFree(void *ptr, size_t size);
+hipError_t hipMemMap(void *ptr, size_t size, size_t offset, hipMemGenericAllocationHandle_t handle,
+                     unsigned long long flags);
+hipError_t hipMemUnmap(void *ptr, size_t size);
+hipError_t hipMemSetAccess(void *ptr, size_t size, const hipMemAccessDesc *desc, size_t count);
+hipError_t hipMemRetainAllocationHandle(hipMemGenericAllocationHandle_t *handle, void *addr);
+
 /* Pinned host memory. */
 hipError_t hipHostMalloc(void **ptr, size_t size, unsigned int flags);
 hipError_t hipHostAlloc(void **ptr, size_t size, unsigned int flags);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::process::Command;
 
 use gpu_sys::hip::{PointerAttributes, Uuid};
-use hip_emu::types::DeviceProperties;
+use hip_emu::types::{DeviceProperties, MemAccessDesc, MemAllocationFlags, MemAllocationProp, MemLocation};
 
 use crate::cc::{build, code_of, header, run, succeeded};
 
@@ -188,4 +188,24 @@ fn device_properties() {
         asicRevision = asicRevision,
     });
     compare("hipDeviceProp_tR0600", &rust);
+}
+
+#[test]
+fn what_virtual_memory_is_told_is_laid_out_alike() {
+    compare("hipMemLocation", &measures!(MemLocation { kind = type, id = id }));
+    compare("hipMemAccessDesc", &measures!(MemAccessDesc { location = location, flags = flags }));
+    let flags = measures!(MemAllocationFlags {
+        compression_type = compressionType,
+        gpu_direct_rdma_capable = gpuDirectRDMACapable,
+        usage = usage,
+    });
+    compare("hipEmuMemAllocFlags", &flags);
+    let prop = measures!(MemAllocationProp {
+        kind = type,
+        handle_types = requestedHandleType,
+        location = location,
+        win32_handle_meta_data = win32HandleMetaData,
+        flags = allocFlags,
+    });
+    compare("hipMemAllocationProp", &prop);
 }

@@ -19,4 +19,5 @@ mod pointers;
 mod streams;
 mod support;
 mod timed_link;
+mod virtual_memory;
 mod wait_value;

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::hint::black_box;
 use std::os::unix::fs::FileExt as _;
 
-use hipfile::bench_hooks::{Blocks, Records};
+use hipfile::bench_hooks::{Blocks, Ranges, Records};
 use hipfile::{Buffer, Config, DeviceChoice, Driver, File};
 
 use crate::timing::{Case, Plan, Step, measure};
@@ -32,6 +32,9 @@ pub(crate) fn all(plan: &Plan, selected: &dyn Fn(&str) -> bool) -> Result<(), Bo
     }
     if selected("registry") {
         registry(plan);
+    }
+    if selected("ranges") {
+        ranges(plan);
     }
     if selected("blocks") {
         blocks(plan);
@@ -115,6 +118,23 @@ fn registry(plan: &Plan) {
             ],
         );
     }
+}
+
+fn ranges(plan: &Plan) {
+    println!("ranges: registered memory by address, among few and among many; one thread");
+    let all = [100, 1000, 10_000, 100_000].map(|count| (count, Ranges::new(count)));
+    let mut cases = Vec::new();
+    for (count, ranges) in &all {
+        cases.push(Case::one(&format!("one look-up in {count}"), |n| {
+            assert!(black_box(ranges.look_up(n)), "it is there");
+        }));
+    }
+    for (count, ranges) in &all {
+        cases.push(Case::one(&format!("one out and in again, of {count}"), |n| {
+            assert!(ranges.renew(n), "it was there");
+        }));
+    }
+    measure(plan, &mut cases);
 }
 
 fn blocks(plan: &Plan) {

@@ -258,6 +258,17 @@ impl Device for Cuda {
         Ok((base as usize, len))
     }
 
+    fn allocation_id(&self, at: DevPtr) -> Option<u64> {
+        let mut id = 0_u64;
+        // SAFETY: the id is an unsigned long long.
+        unsafe {
+            self.ask("look up allocation", at, [cuda::POINTER_ATTRIBUTE_BUFFER_ID], [(&raw mut id).cast()])
+        }
+        .ok()?;
+        // Of memory that it does not know the driver says 0.
+        (id != 0).then_some(id)
+    }
+
     fn alloc(&self, ordinal: u32, len: usize) -> Result<DevPtr> {
         let _on = self.on("allocate", ordinal)?;
         let _relaxed = self.relaxed();

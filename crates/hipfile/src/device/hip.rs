@@ -454,6 +454,32 @@ impl Device for Hip {
         Ok((base.addr(), len))
     }
 
+    fn allocation_id(&self, at: DevPtr) -> Option<u64> {
+        // 32 bits are written, by some versions 64.
+        let mut id = 0_u64;
+        let at = std::ptr::without_provenance_mut(at.0);
+        let attribute = hip::POINTER_ATTRIBUTE_BUFFER_ID;
+        // SAFETY: there is room for the id in either size; the pointer is a number to the runtime.
+        let code = unsafe { (self.api.hipPointerGetAttribute)((&raw mut id).cast(), attribute, at) };
+        self.call("look up allocation", code).ok().map(|()| id)
+    }
+
+    fn is_mapping(&self, at: DevPtr) -> bool {
+        let (Some(retain), Some(release)) = (self.api.hipMemRetainAllocationHandle, self.api.hipMemRelease)
+        else {
+            return false;
+        };
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: `handle` is writable; the pointer is a number to the runtime.
+        let code = unsafe { retain(&raw mut handle, std::ptr::without_provenance_mut(at.0)) };
+        if self.call("look up mapping", code).is_err() {
+            return false;
+        }
+        // SAFETY: the handle was just retained.
+        let _ = self.call("look up mapping", unsafe { release(handle) });
+        true
+    }
+
     fn alloc(&self, ordinal: u32, len: usize) -> Result<DevPtr> {
         self.check_ordinal("allocate", ordinal)?;
         let _on = self.on(ordinal)?;
@@ -495,20 +521,36 @@ impl Device for Hip {
         assert_eq!(to.len(), from.len(), "both sides of a copy are equally long");
         let ordinal = to.place().gpu_or_first();
         let _on = self.on(ordinal)?;
-        let target = std::ptr::without_provenance_mut(to.start());
-        let (source, kind) = (from.as_ptr().cast(), hip::MEMCPY_HOST_TO_DEVICE);
-        // SAFETY: the span proves the device range, the slice the host range; the call returns when both are done with.
-        unsafe { self.copy("copy to the GPU", ordinal, target, source, from.len(), kind) }
+        let mut done = 0;
+        // The runtime refuses copies that pass from one mapped piece of memory to the next.
+        while done < from.len() {
+            let piece = to.slice(done, from.len() - done);
+            let bytes = &from[done..done + piece.unbroken()];
+            let target = std::ptr::without_provenance_mut(piece.start());
+            let (source, kind) = (bytes.as_ptr().cast(), hip::MEMCPY_HOST_TO_DEVICE);
+            // SAFETY: the span proves the device range, the slice the host range; the call returns when both are done with.
+            unsafe { self.copy("copy to the GPU", ordinal, target, source, bytes.len(), kind) }?;
+            done += bytes.len();
+        }
+        Ok(())
     }
 
     fn download(&self, from: &Span<'_>, to: &mut [u8]) -> Result<()> {
         assert_eq!(from.len(), to.len(), "both sides of a copy are equally long");
         let ordinal = from.place().gpu_or_first();
         let _on = self.on(ordinal)?;
-        let source = std::ptr::without_provenance(from.start());
-        let (target, kind) = (to.as_mut_ptr().cast(), hip::MEMCPY_DEVICE_TO_HOST);
-        // SAFETY: the span proves the device range, the slice the host range; the call returns when both are done with.
-        unsafe { self.copy("copy from the GPU", ordinal, target, source, to.len(), kind) }
+        let mut done = 0;
+        // As for uploads.
+        while done < to.len() {
+            let piece = from.slice(done, to.len() - done);
+            let bytes = &mut to[done..done + piece.unbroken()];
+            let source = std::ptr::without_provenance(piece.start());
+            let (target, kind) = (bytes.as_mut_ptr().cast(), hip::MEMCPY_DEVICE_TO_HOST);
+            // SAFETY: the span proves the device range, the slice the host range; the call returns when both are done with.
+            unsafe { self.copy("copy from the GPU", ordinal, target, source, bytes.len(), kind) }?;
+            done += bytes.len();
+        }
+        Ok(())
     }
 
     fn p2p(&self) -> Option<&dyn PeerToPeer> {

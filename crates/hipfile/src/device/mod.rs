@@ -75,6 +75,16 @@ pub(crate) trait Device: Send + Sync + std::fmt::Debug {
     /// Base and length of the device allocation around a pointer.
     fn allocation(&self, at: DevPtr) -> Result<(usize, usize)>;
 
+    /// A number that names the device allocation around a pointer and no other of the process's life; `None` where there
+    /// is no allocation, or no such number.
+    fn allocation_id(&self, at: DevPtr) -> Option<u64>;
+
+    /// Whether a pointer lies in memory that the virtual-memory API has mapped, of which [`Device::allocation`] tells one
+    /// piece and others may follow.
+    fn is_mapping(&self, _: DevPtr) -> bool {
+        false
+    }
+
     /// Device memory on one GPU.
     fn alloc(&self, ordinal: u32, len: usize) -> Result<DevPtr>;
 

@@ -321,6 +321,8 @@ impl Bounce {
                 Ok(0) => return Outcome::failed(moved, wrote_nothing()),
                 Ok(n) => moved += n,
                 Err(libc::EINTR) => {}
+                // Behind a last, partial block there is nothing an O_DIRECT read could begin at.
+                Err(libc::EINVAL) if op == Op::Read && !moved.is_multiple_of(way.align) => break,
                 Err(errno) => return Outcome::failed(moved, Error::os(op.name(), errno)),
             }
         }

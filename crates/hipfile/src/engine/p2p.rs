@@ -75,10 +75,10 @@ impl Engine for P2p {
             let rest = transfer.rest(moved);
             let want = match readable(&rest) {
                 // With staging forbidden there is nobody to read the last block: the driver may try.
-                0 if self.forbid_staging => rest.len(),
+                0 if self.forbid_staging => rest.span.unbroken(),
                 0 => return Outcome::yielded(moved, Reason::EndOfFile),
                 // At least the unit in which the driver moves, so the next place is aligned too.
-                n => n.min(self.limits.direct_max()),
+                n => n.min(self.limits.direct_max()).min(rest.span.unbroken()),
             };
             match step(&rest, want) {
                 Ok(0) if self.forbid_staging => return nothing_moved(moved, &rest),

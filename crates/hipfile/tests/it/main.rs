@@ -77,8 +77,10 @@ mod suite {
     mod evidence;
     mod faults;
     mod files;
+    mod kinds;
     mod lifecycle;
     mod logging;
+    mod memory_kinds;
     mod owned_streams;
     mod rings;
     mod scarce;

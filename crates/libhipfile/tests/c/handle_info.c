@@ -58,6 +58,21 @@ int main(void)
     CHECK(info.page_cache == hipFileExtPageCacheBuffered);
     CHECK_CODE(hipFileExtHandleSetPageCache(fh, (hipFileExtPageCache_t)77), hipFileInvalidValue);
 
+    /* Overlapping registrations: of those that hold the range, the one that begins last. */
+    char *base = mem;
+    CHECK_OK(hipFileBufRegister(base, SIZE, 0));
+    CHECK_OK(hipFileBufRegister(base + 4096, SIZE, 0));
+    hipFileExtBufInfo_t buf = { .size = sizeof buf };
+    CHECK_OK(hipFileExtBufGetInfo(base + 4097, 10, &buf));
+    CHECK(buf.start == base + 4096 && buf.length == SIZE && buf.gpu == 0 && buf.current == 1 && buf.pieces == 1);
+    CHECK_OK(hipFileExtBufGetInfo(base + 10, SIZE - 10, &buf));
+    CHECK(buf.start == base);
+    CHECK_CODE(hipFileExtBufGetInfo(base + 10, SIZE + 4096, &buf), hipFileMemoryNotRegistered);
+    CHECK_CODE(hipFileExtBufGetInfo(NULL, 1, &buf), hipFileMemoryNotRegistered);
+    CHECK_CODE(hipFileExtBufGetInfo(base, 1, NULL), hipFileInvalidValue);
+    CHECK_OK(hipFileBufDeregister(base + 4096));
+    CHECK_OK(hipFileBufDeregister(base));
+
     hipFileExtPoolInfo_t pool = { .size = sizeof pool };
     CHECK_OK(hipFileExtPoolGetInfo(&pool));
     CHECK(pool.held_bytes > 0 && pool.held_bytes <= pool.most_bytes);

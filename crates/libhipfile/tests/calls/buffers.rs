@@ -143,8 +143,16 @@ fn behaviour_41_which_registration_holds_a_range_can_be_asked() {
     let device = Device::new(1 << 20, 0);
     let ask = |offset: usize, length: usize| {
         let size = size_of::<hipFileExtBufInfo_t>();
-        let mut info =
-            hipFileExtBufInfo_t { size, start: core::ptr::null(), length: 0, gpu: 77, emulated: 77 };
+        let mut info = hipFileExtBufInfo_t {
+            size,
+            start: core::ptr::null(),
+            length: 0,
+            gpu: 77,
+            emulated: 77,
+            current: 77,
+            reserved: 77,
+            pieces: 77,
+        };
         let start = device.start.wrapping_byte_add(offset);
         // SAFETY: it points to a local variable with its size in it; the memory is only asked about.
         let answer = code(unsafe { hipFileExtBufGetInfo(start, length, &raw mut info) });

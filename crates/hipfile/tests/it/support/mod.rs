@@ -1,6 +1,7 @@
 //! What every behaviour test needs: drivers on the suite's GPU, file systems to work on, random numbers, skips.
 
 pub(crate) mod gpu;
+pub(crate) mod memory;
 pub(crate) mod model;
 pub(crate) mod streams;
 
@@ -199,6 +200,25 @@ impl Storage {
     /// A fresh xfs in a loop-mounted file.
     pub(crate) fn xfs() -> Option<Storage> {
         Storage::image("xfs", &["mkfs.xfs", "-q", "-f"], 320 << 20, "loop")
+    }
+
+    /// A fresh btrfs in a loop-mounted file.
+    pub(crate) fn btrfs() -> Option<Storage> {
+        Storage::image("btrfs", &["mkfs.btrfs", "-q", "-f"], 256 << 20, "loop")
+    }
+
+    /// A fresh overlay whose upper folder is a tmpfs.
+    pub(crate) fn overlay() -> Option<Storage> {
+        let upper = Storage::tmpfs()?;
+        let scratch = scratch_folder();
+        let folder = scratch.path().join("mnt");
+        for made in [&upper.path("lower"), &upper.path("upper"), &upper.path("work"), &folder] {
+            std::fs::create_dir(made).expect("an empty folder");
+        }
+        let of = |name: &str| upper.path(name).display().to_string();
+        let options = format!("lowerdir={},upperdir={},workdir={}", of("lower"), of("upper"), of("work"));
+        // The folders below stay reachable for the overlay when their own mount is taken away.
+        Storage::mount("overlay", &["-t", "overlay", "-o", &options, "overlay"], folder, scratch)
     }
 
     /// A fresh tmpfs.

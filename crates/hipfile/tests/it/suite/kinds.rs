@@ -1,0 +1,392 @@
+//! Every kind of memory with every kind of file that this machine has, by every door, against a plain model. The bytes of
+//! each memory are its own, so that a neighbour's cannot pass.
+
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::process::Command;
+
+use hipfile::{DevPtr, Driver, Entry, EventStatus, FileId, Op, RawBatch, Result};
+
+use crate::support::gpu::is_emulated_hip;
+use crate::support::memory::{Kind, Memory};
+use crate::support::streams::{self, Stream, Variables, Watchdog};
+use crate::support::{Random, Storage, driver_with, operations, skip};
+
+/// Usable bytes of each memory: beyond the second border of one that is mapped in pieces of 2 MiB.
+const SPACE: usize = (2 << 20) + 20_000;
+/// How long files are at first.
+const LEN: usize = 3 << 20;
+
+/// A file of some kind, and what it must hold.
+struct Subject {
+    name: String,
+    file: std::fs::File,
+    content: Vec<u8>,
+    /// Whether it is as long as it is.
+    fixed: bool,
+    writable: bool,
+    /// What must outlive it.
+    _keep: Option<Storage>,
+    undo: Option<Vec<String>>,
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        if let Some(command) = self.undo.take() {
+            let _ = Command::new(&command[0]).args(&command[1..]).status();
+        }
+    }
+}
+
+impl Subject {
+    fn new(name: &str, file: std::fs::File, content: Vec<u8>, keep: Option<Storage>) -> Subject {
+        file.write_all_at(&content, 0).unwrap();
+        Subject { name: name.into(), file, content, fixed: false, writable: true, _keep: keep, undo: None }
+    }
+
+    /// A regular file of random bytes there.
+    fn regular(storage: Storage, random: &mut Random) -> Subject {
+        let file = open(&storage, 0);
+        Subject::new(&storage.name.clone(), file, bytes(random, LEN), Some(storage))
+    }
+}
+
+fn open(storage: &Storage, flags: i32) -> std::fs::File {
+    let mut options = std::fs::File::options();
+    options.read(true).write(true).create(true).truncate(true).custom_flags(flags);
+    options.open(storage.path("file")).unwrap()
+}
+
+fn bytes(random: &mut Random, len: usize) -> Vec<u8> {
+    let mut all = vec![0; len];
+    random.fill(&mut all);
+    all
+}
+
+fn run(command: &[&str]) -> std::result::Result<String, String> {
+    let output = Command::new(command[0]).args(&command[1..]).output().map_err(|e| e.to_string())?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    }
+}
+
+/// A block device over a file.
+fn block(random: &mut Random) -> Option<Subject> {
+    let storage = Storage::here();
+    let image = storage.path("image");
+    std::fs::File::create(&image).unwrap().set_len(LEN as u64).unwrap();
+    let device = match run(&["losetup", "-f", "--show", image.to_str().unwrap()]) {
+        Ok(device) => device,
+        Err(why) => {
+            skip("a block device", &why);
+            return None;
+        }
+    };
+    let undo = ["losetup", "-d", &device].map(str::to_owned).to_vec();
+    let file = match std::fs::File::options().read(true).write(true).open(&device) {
+        Ok(file) => file,
+        Err(error) => {
+            skip("a block device", &error.to_string());
+            let _ = run(&["losetup", "-d", &device]);
+            return None;
+        }
+    };
+    let mut subject = Subject::new("a block device", file, bytes(random, LEN), Some(storage));
+    subject.fixed = true;
+    subject.undo = Some(undo);
+    Some(subject)
+}
+
+/// A file of huge pages: it is read by read(2), and written through a mapping only.
+fn huge(random: &mut Random) -> Option<Subject> {
+    let flags = rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::HUGETLB;
+    let file = match rustix::fs::memfd_create("huge", flags) {
+        Ok(fd) => std::fs::File::from(fd),
+        Err(error) => {
+            skip("hugetlbfs", &error.to_string());
+            return None;
+        }
+    };
+    let len = 4 << 20;
+    file.set_len(len as u64).unwrap();
+    let content = bytes(random, len);
+    // SAFETY: a new mapping, nowhere in particular.
+    let at = unsafe {
+        libc::mmap(std::ptr::null_mut(), len, libc::PROT_WRITE, libc::MAP_SHARED, file.as_raw_fd(), 0)
+    };
+    if at == libc::MAP_FAILED {
+        skip("hugetlbfs", &std::io::Error::last_os_error().to_string());
+        return None;
+    }
+    // SAFETY: the mapping is that long, and this test's own.
+    unsafe { std::ptr::copy_nonoverlapping(content.as_ptr(), at.cast(), len) };
+    // SAFETY: mapped just now, and used no more.
+    unsafe { libc::munmap(at, len) };
+    Some(Subject {
+        name: "hugetlbfs".into(),
+        file,
+        content,
+        fixed: true,
+        writable: false,
+        _keep: None,
+        undo: None,
+    })
+}
+
+/// Every kind that this machine has.
+fn subjects(random: &mut Random) -> Vec<Subject> {
+    let mut all = Vec::new();
+    let storages = [
+        Some(Storage::here()),
+        Storage::ext4(&[]),
+        Storage::xfs(),
+        Storage::btrfs(),
+        Storage::overlay(),
+        Storage::tmpfs(),
+        Storage::shared_memory(),
+        Some(Storage::memfd()),
+    ];
+    all.extend(storages.into_iter().flatten().map(|storage| Subject::regular(storage, random)));
+    let storage = Storage::here();
+    let sparse = open(&storage, 0);
+    sparse.set_len(LEN as u64).unwrap();
+    sparse.write_all_at(b"an island", 1_500_000).unwrap();
+    let mut content = vec![0; LEN];
+    content[1_500_000..][..9].copy_from_slice(b"an island");
+    let made = Subject {
+        name: "sparse".into(),
+        file: sparse,
+        content,
+        fixed: false,
+        writable: true,
+        _keep: Some(storage),
+        undo: None,
+    };
+    all.push(made);
+    let storage = Storage::here();
+    let unlinked = open(&storage, 0);
+    std::fs::remove_file(storage.path("file")).unwrap();
+    all.push(Subject::new("unlinked", unlinked, bytes(random, LEN), Some(storage)));
+    let storage = Storage::here();
+    let mut options = std::fs::File::options();
+    match options.read(true).write(true).custom_flags(libc::O_TMPFILE).open(storage.folder()) {
+        Ok(file) => all.push(Subject::new("O_TMPFILE", file, bytes(random, LEN), Some(storage))),
+        Err(error) => skip("O_TMPFILE", &error.to_string()),
+    }
+    let storage = Storage::here();
+    all.push(Subject::new("O_DIRECT", open(&storage, 0), bytes(random, LEN), None));
+    let direct = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_DIRECT)
+        .open(storage.path("file"));
+    match (direct, all.last_mut()) {
+        (Ok(direct), Some(subject)) => {
+            subject.file = direct;
+            subject._keep = Some(storage);
+        }
+        (Err(error), _) => {
+            skip("O_DIRECT", &error.to_string());
+            all.pop();
+        }
+        _ => unreachable!("one was pushed"),
+    }
+    all.extend(block(random));
+    all.extend(huge(random));
+    all
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Door {
+    Call,
+    Stream,
+    Batch,
+}
+
+/// What is asked for: so many bytes at a place of a memory and of a file.
+#[derive(Clone, Copy, Debug)]
+struct Ask {
+    ptr: DevPtr,
+    len: usize,
+    at: usize,
+    offset: usize,
+}
+
+struct Doors {
+    driver: Driver,
+    stream: Stream,
+    batch: RawBatch,
+}
+
+impl Doors {
+    fn transfer(&self, door: Door, op: Op, id: FileId, ask: Ask) -> Result<usize> {
+        let Ask { ptr, len, at, offset } = ask;
+        match (door, op) {
+            // SAFETY: the range lies in memory that outlives the call and that nobody else uses.
+            (Door::Call, Op::Read) => unsafe { self.driver.read(id, ptr, len, offset as i64, at as i64) },
+            // SAFETY: as above.
+            (Door::Call, _) => unsafe { self.driver.write(id, ptr, len, offset as i64, at as i64) },
+            (Door::Stream, _) => {
+                let variables = Variables::new(len, offset as i64, at as i64);
+                streams::enqueue(&self.driver, op, id, ptr, self.stream, 0, &variables)?;
+                self.stream.wait();
+                variables.result()
+            }
+            (Door::Batch, _) => {
+                let (file_offset, buffer_offset) = (offset as i64, at as i64);
+                let entry =
+                    Entry { op: Ok(op), file: id, buffer: ptr, buffer_offset, file_offset, len, cookie: 7 };
+                // SAFETY: as above; the event is waited for.
+                unsafe { self.batch.submit(&self.driver, &[entry]) }?;
+                let events = self.batch.poll(1, 1, None)?;
+                match events.into_iter().next().map(|event| event.status) {
+                    Some(EventStatus::Complete(moved)) => Ok(moved),
+                    Some(EventStatus::Failed(error)) => Err(error),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+}
+
+/// Random operations of one memory on one file, by one door.
+fn roam(
+    doors: &Doors,
+    door: Door,
+    (subject, id): (&mut Subject, FileId),
+    memory: &mut Memory,
+    random: &mut Random,
+) {
+    let what = format!("{:?} memory, {}, {door:?}", memory.kind, subject.name);
+    let edges = [0, 1, 511, 4096, 4097, 65_536, 300_000, 1 << 20, 2 << 20];
+    for _ in 0..operations(12) {
+        let len = (random.one_of(&edges) + random.below(3)).min(SPACE);
+        let mut at = random.one_of(&[0, 4096, 5000, 9000, SPACE]).min(SPACE - len);
+        // Usually at the same place in a block of memory as in one of the file.
+        let mut offset = random.below(subject.content.len() + 10);
+        if random.below(3) > 0 {
+            offset = offset / 4096 * 4096 + (memory.ptr().0 + at) % 4096;
+        }
+        if random.below(2) == 0 && memory.ptr().0.is_multiple_of(4096) {
+            (at, offset) = (at / 4096 * 4096, offset / 4096 * 4096);
+        }
+        let write = random.below(2) == 0;
+        if write && !subject.writable {
+            continue;
+        }
+        let room = subject.content.len().saturating_sub(offset);
+        let len = if write && subject.fixed { len.min(room) } else { len };
+        if at >= SPACE {
+            continue;
+        }
+        let op = if write { Op::Write } else { Op::Read };
+        let result = doors.transfer(door, op, id, Ask { ptr: memory.ptr(), len, at, offset });
+        let due = if write { len } else { room.min(len) };
+        assert_eq!(
+            result.map_err(|e| e.to_string()),
+            Ok(due),
+            "{what}: {op:?} {len} at {offset}, memory {at}"
+        );
+        if write {
+            let end = subject.content.len().max(if len > 0 { offset + len } else { 0 });
+            subject.content.resize(end, 0);
+            subject.content[offset.min(end)..][..len].copy_from_slice(memory.known(at, len));
+            // Other bytes, so that a read that moves nothing is noticed.
+            let fresh = bytes(random, 3000);
+            memory.fill(random.below(SPACE - 3000), &fresh);
+        } else {
+            let from = offset.min(subject.content.len());
+            let there = subject.content[from..][..due].to_vec();
+            memory.expect(at, &there);
+        }
+    }
+    memory.check(&what);
+    let mut now = vec![0; subject.content.len()];
+    // A plain descriptor would do, but the file's own may be O_DIRECT: so by the library of the system, aligned.
+    read_plainly(&subject.file, &mut now);
+    if let Some(bad) = (0..now.len()).find(|n| now[*n] != subject.content[*n]) {
+        panic!("{what}: byte {bad} of the file is {} and not {}", now[bad], subject.content[bad]);
+    }
+}
+
+/// All of a file, by another description that is not O_DIRECT where there is one.
+fn read_plainly(file: &std::fs::File, to: &mut [u8]) {
+    let again = std::fs::File::open(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    again.as_ref().unwrap_or(file).read_exact_at(to, 0).unwrap();
+}
+
+#[test]
+fn behaviour_107_every_kind_of_memory_goes_with_every_kind_of_file() {
+    if !is_emulated_hip("it allocates by HIP's functions") {
+        return;
+    }
+    let _watchdog = Watchdog::new(600);
+    let mut random = Random::new();
+    let driver = driver_with(&["p2p", "uring", "bounce"], |c| {
+        c.allow_system_memory = true;
+        c.direct_min = 60_000;
+    });
+    let doors = Doors { driver, stream: Stream::free(), batch: RawBatch::new(8).unwrap() };
+    doors.driver.prepare_stream(doors.stream.ptr()).unwrap();
+    let mut done = 0;
+    let mut memories: Vec<_> =
+        Kind::ALL.iter().zip(1..).map(|(kind, n)| Memory::new(*kind, SPACE, 17 * n)).collect();
+    for mut subject in subjects(&mut random) {
+        let id = doors.driver.register_file(subject.file.as_raw_fd()).unwrap();
+        for memory in &mut memories {
+            if random.below(2) == 0 {
+                // SAFETY: the memory outlives the registration.
+                unsafe { doors.driver.register_buffer(memory.ptr(), SPACE, 0) }.unwrap();
+            }
+            for door in [Door::Call, Door::Stream, Door::Batch] {
+                roam(&doors, door, (&mut subject, id), memory, &mut random);
+                done += 1;
+            }
+            let _ = doors.driver.deregister_buffer(memory.ptr());
+        }
+        doors.driver.deregister_file(id).unwrap();
+        let device = memories.iter().filter(|memory| memory.kind.is_device()).count();
+        assert!(device > 0 && device < memories.len());
+        eprintln!("{}: well", subject.name);
+    }
+    memories.iter().for_each(|memory| memory.check("at the end"));
+    eprintln!("{done} combinations");
+}
+
+#[test]
+fn behaviour_107_a_file_that_grows_is_read_as_far_as_it_is_long() {
+    let (driver, storage) =
+        (driver_with(&["p2p", "uring", "bounce"], |c| c.direct_min = 4096), Storage::here());
+    let file = open(&storage, 0);
+    let id = driver.register_file(file.as_raw_fd()).unwrap();
+    let mut buffer = hipfile::Buffer::alloc(&driver, 0, 1 << 20).unwrap();
+    buffer.upload(0, &vec![0; 1 << 20]).unwrap();
+    let pattern = |n: usize| (n % 249) as u8 + 1;
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let all: Vec<u8> = (0..900_000).map(pattern).collect();
+            for (n, piece) in all.chunks(1777).enumerate() {
+                file.write_all_at(piece, n as u64 * 1777).unwrap();
+            }
+            stop.store(true, std::sync::atomic::Ordering::Release);
+        });
+        let mut last = 0;
+        loop {
+            let over = stop.load(std::sync::atomic::Ordering::Acquire);
+            // SAFETY: the range lies in the buffer, which only this thread uses.
+            let n = unsafe { driver.read(id, buffer.ptr(), 1 << 20, 0, 0) }.unwrap();
+            assert!(n >= last, "{n} after {last}: it never shrinks");
+            let mut bytes = vec![0; n];
+            buffer.download(0, &mut bytes).unwrap();
+            let bad = bytes.iter().enumerate().find(|(at, byte)| **byte != pattern(*at));
+            assert_eq!(bad, None, "of {n}");
+            last = n;
+            if over {
+                assert_eq!(n, 900_000);
+                break;
+            }
+        }
+    });
+}
