@@ -378,7 +378,25 @@ typedef struct hipFileRDMAInfo {
 #define HIPFILE_RDMA_REGISTER 1
 #define HIPFILE_RDMA_RELAXED_ORDERING 2
 
-/** The functions of a file system that lives in the caller's process. */
+/**
+ * The functions of a file system that lives in the caller's process. The table is copied when a handle is registered; the
+ * functions stay callable until it is deregistered, and until transfers under way are over if the driver is closed before.
+ *
+ * What `handle` is no document says; here it is the hipFileHandle_t, good from before fs_type is called (once, within
+ * hipFileHandleRegister) until deregistration returns.
+ *
+ * read and write: the buffer is host memory, and info is NULL; GPU memory is staged. A count of fewer bytes than asked for
+ * is gone on from; a read of 0 bytes is the end of the file, a write of 0 bytes an error (EIO). -1 is the error that errno
+ * names (EIO if none), -2 to -4095 is an errno negated, anything else negative or a count of more than was asked for is
+ * EIO; EINTR is tried again. If read or write is NULL, the kernel's file of the descriptor is read or written instead.
+ *
+ * They are called on the thread that carries the transfer: the caller's for hipFileRead and hipFileWrite, else one of the
+ * library's with all signals blocked; several at a time, for the same range too, unless hipFileExtHandleSetSerialized
+ * says otherwise. They may block: who waits for the transfer, a GPU stream included, waits too. They must not start
+ * transfers nor wait for one, must not call the GPU runtime on behalf of a stream, and must not unwind.
+ *
+ * The functions for RDMA are not called in this version.
+ */
 typedef struct hipFileFSOps {
     /** The file system's type, as a static string. */
     const char *(*fs_type)(void *handle);
@@ -396,15 +414,15 @@ typedef struct hipFileFSOps {
 typedef enum hipFileFileHandleType {
     hipFileHandleTypeOpaqueFD = 1,    /**< handle.fd: a file descriptor of this process */
     hipFileHandleTypeOpaqueWin32 = 2, /**< handle.hFile: a Windows handle. Not offered on Linux */
-    hipFileHandleTypeUserspaceFS = 3  /**< fs_ops serves the file */
+    hipFileHandleTypeUserspaceFS = 3  /**< fs_ops serves the file, and handle.fd stands for it */
 } hipFileFileHandleType_t;
 
 /** Names an open file. */
 typedef struct hipFileDescr {
     hipFileFileHandleType_t type; /**< how to read the rest */
     union {
-        int fd;      /**< for hipFileHandleTypeOpaqueFD */
-        void *hFile; /**< for the other types */
+        int fd;      /**< for hipFileHandleTypeOpaqueFD and hipFileHandleTypeUserspaceFS */
+        void *hFile; /**< for the other type */
     } handle;
     const hipFileFSOps_t *fs_ops; /**< for hipFileHandleTypeUserspaceFS; else not looked at */
 } hipFileDescr_t;
@@ -421,15 +439,19 @@ typedef void *hipFileHandle_t;
  * deregistered. The library may open up to two more descriptors on the same file, later and only if they help;
  * while they live, the file's space and its mount stay in use and flock locks through them stay held.
  *
+ * With hipFileHandleTypeUserspaceFS the functions of fs_ops serve the file. The descriptor must be open all the same; if
+ * both read and write are given it may be of anything, for instance a memfd, and is neither read nor written.
+ *
  * Opens a closed driver, but only once the descriptor has been accepted.
  *
  * @param[out] fh   receives the handle; untouched on failure
  * @param descr     names the file; may be freed after the call
  * @return hipFileSuccess, or, checked in this order:
  *         - hipFileInvalidValue: fh or descr is NULL;
- *         - hipFileIONotSupported: descr->type is not hipFileHandleTypeOpaqueFD;
+ *         - hipFileIONotSupported: descr->type is neither hipFileHandleTypeOpaqueFD nor hipFileHandleTypeUserspaceFS;
+ *         - hipFileInvalidValue: the type is hipFileHandleTypeUserspaceFS, and handle.fd is negative or fs_ops is NULL;
  *         - hipFileInternalError: the descriptor is not open, or the system failed;
- *         - hipFileInvalidFileType: it is a pipe, a socket or a directory;
+ *         - hipFileInvalidFileType: it is a pipe, a socket or a directory (and not served by fs_ops both ways);
  *         - hipFileHandleAlreadyRegistered: this descriptor number is registered and still names the same file.
  *           If it names another file by now, the old registration is retired and the new one succeeds.
  */

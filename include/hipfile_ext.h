@@ -136,6 +136,16 @@ HIPFILE_API hipFileError_t hipFileExtHandleGetInfo(hipFileHandle_t fh, hipFileEx
 HIPFILE_API hipFileError_t hipFileExtHandleSetPageCache(hipFileHandle_t fh, hipFileExtPageCache_t setting);
 
 /**
+ * Has the functions of a userspace file system (hipFileHandleTypeUserspaceFS) called for this file by one thread at a time,
+ * or again by any number, which is how it begins. Calls under way are not waited for.
+ *
+ * @param fh  a registered handle
+ * @param on  0: by any number
+ * @return hipFileSuccess; hipFileHandleNotRegistered; hipFileInvalidValue for a handle of another type.
+ */
+HIPFILE_API hipFileError_t hipFileExtHandleSetSerialized(hipFileHandle_t fh, int on);
+
+/**
  * Tells how much staging memory the library holds.
  *
  * @param[in,out] info  info->size is set by the caller

@@ -66,6 +66,9 @@ impl Reason {
             Reason::Slower => {
                 "look for what slows direct access down (the path to the storage, the IOMMU); HIPFILE_ADAPTIVE=off goes direct"
             }
+            Reason::UserspaceFs => {
+                "nothing; register a descriptor of a file of the kernel's where the storage is to be reached directly"
+            }
             Reason::MountUnknown => "make /proc/self/mountinfo readable in the container or sandbox",
         }
     }

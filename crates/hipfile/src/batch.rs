@@ -268,13 +268,18 @@ fn request(driver: &Inner, entry: &Entry, last: &mut Option<Arc<BufferRecord>>) 
     }
     // The private descriptor is opened now: the caller's may be closed before the entry runs. If it cannot be had the
     // entry will say so.
-    let _ = file.plain(op.name());
+    if file.user(op).is_none() {
+        let _ = file.plain(op.name());
+    }
     Ok(Request { op, file, buffer, offset, len: moving, file_offset })
 }
 
 fn note(request: &Request) -> Note {
     let Request { op, file, file_offset, len, .. } = request;
-    let reach = file.plain(op.name()).map_or(file.fd(), |plain| plain.fd.as_raw_fd());
+    let reach = match file.user(*op) {
+        Some(_) => file.fd(),
+        None => file.plain(op.name()).map_or(file.fd(), |plain| plain.fd.as_raw_fd()),
+    };
     Note { op: *op, fd: file.fd(), reach, file_offset: *file_offset, len: *len }
 }
 

@@ -30,6 +30,7 @@ use crate::stats::{Event, Meters, Snapshot, Stats};
 use crate::sys;
 use crate::transfer::{self, Transfer};
 use crate::usage::Hold;
+use crate::user_fs::UserFs;
 use crate::workers::Workers;
 
 /// Threads for queued work; most of them wait for storage most of the time.
@@ -199,15 +200,45 @@ impl Driver {
     /// `Io` with errno for a bad descriptor, `InvalidFileType` for a pipe, socket or directory,
     /// `HandleAlreadyRegistered` when this number is registered already and still names the same file.
     pub fn register_file(&self, fd: RawFd) -> Result<FileId> {
-        let result = self.begin_file(fd);
+        let result = self.begin_file(fd, FileRecord::inspect);
         self.counted(&result, Event::FileOk, Event::FileErr);
         result
     }
 
-    fn begin_file(&self, fd: RawFd) -> Result<FileId> {
+    /// Registers a file on a file system of the program's own, which reads and writes it by functions ([`UserFs`]). The
+    /// descriptor stands for the file: its number is registered once, it stays open and is never read or written, but for a
+    /// direction that the functions do not serve. If they serve both, it may be of anything, for instance a memfd.
+    ///
+    /// GPU memory is staged through host memory, with the reason [`Reason::UserspaceFs`]; host memory is handed over as it
+    /// is. [`WriteSync`](crate::WriteSync) does not concern such files.
+    ///
+    /// # Errors
+    /// As [`Driver::register_file`]; `InvalidFileType` only where the descriptor is needed.
+    pub fn register_user_file(&self, fd: RawFd, fs: Arc<dyn UserFs>) -> Result<FileId> {
+        let result = self.begin_file(fd, |fd| FileRecord::inspect_user(fd, fs));
+        self.counted(&result, Event::FileOk, Event::FileErr);
+        result
+    }
+
+    /// Has the functions of a file's own file system called by one thread at a time, or again by any number; calls under way
+    /// are not waited for.
+    ///
+    /// # Errors
+    /// `HandleNotRegistered`, `InvalidValue` when the file is on no such file system.
+    pub fn set_serialized(&self, file: FileId, on: bool) -> Result<()> {
+        const OP: &str = "serialize file system";
+        let found = self.inner.files.get(file.0).ok_or_else(|| unknown(OP, file))?;
+        if found.serialize(on) {
+            return Ok(());
+        }
+        let why = format!("handle {:#x} is not on a file system of the program's own", file.as_raw());
+        Err(Error::message(ErrorKind::InvalidValue, OP, why))
+    }
+
+    fn begin_file(&self, fd: RawFd, inspect: impl FnOnce(RawFd) -> Result<FileRecord>) -> Result<FileId> {
         const OP: &str = "register file";
         self.check_process(OP, ErrorKind::DriverClosing)?;
-        let record = FileRecord::inspect(fd)?;
+        let record = inspect(fd)?;
         let mut by_fd = self.inner.by_fd.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(old) = by_fd.get(&fd).copied() {
             if self.inner.files.get(old).is_some_and(|known| known.is_same_file(&record)) {

@@ -5,8 +5,8 @@ mod park;
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::OFlags;
 use rustix::io::FdFlags;
@@ -21,6 +21,7 @@ use crate::stats::{Counters, MAX_ENGINES};
 use crate::storage::{self, Roots, StorageFacts};
 use crate::sys::{self, Statx};
 use crate::usage::{Usage, Used};
+use crate::user_fs::{User, UserFs};
 
 /// What kind of thing the descriptor refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub enum FileType {
     Regular,
     /// A block device.
     Block,
+    /// Something else, which the program's own file system serves.
+    Other,
 }
 
 /// Alignments of direct I/O on one file, in bytes; powers of two.
@@ -87,6 +90,8 @@ pub(crate) struct FileRecord {
     pub(crate) pace: Pace,
     pub(crate) usage: Usage,
     pub(crate) counters: Counters,
+    /// The program's own file system, if the file is on one.
+    user: Option<User>,
 }
 
 /// Device and inode: what "the same file" means.
@@ -114,18 +119,30 @@ pub(crate) struct PlainFd<'a> {
 impl FileRecord {
     /// Learns what there is to know about the descriptor. Opens nothing and changes nothing.
     pub(crate) fn inspect(fd: RawFd) -> Result<FileRecord> {
+        FileRecord::learn(fd, None)
+    }
+
+    /// As [`FileRecord::inspect`] of a file on the program's own file system. If that serves both directions the descriptor
+    /// may be of anything.
+    pub(crate) fn inspect_user(fd: RawFd, fs: Arc<dyn UserFs>) -> Result<FileRecord> {
+        FileRecord::learn(fd, Some(User::new(fs)))
+    }
+
+    fn learn(fd: RawFd, user: Option<User>) -> Result<FileRecord> {
         const OP: &str = "register file";
         let refused = |errno| Error::os_because(OP, errno, format!("descriptor {fd}"));
         let facts = sys::statx(fd).map_err(refused)?;
         // SAFETY: statx just accepted the number; fcntl only asks, and a number closed meanwhile gives EBADF.
         let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
         let flags = rustix::fs::fcntl_getfl(borrowed).map_err(|e| refused(e.raw_os_error()))?;
-        if flags.contains(OFlags::PATH) {
+        let whole = user.as_ref().is_some_and(|user| user.serves(Op::Read) && user.serves(Op::Write));
+        if flags.contains(OFlags::PATH) && !whole {
             return Err(refused(libc::EBADF));
         }
         let file_type = match u32::from(facts.mode) & libc::S_IFMT {
             libc::S_IFREG => FileType::Regular,
             libc::S_IFBLK => FileType::Block,
+            _ if whole => FileType::Other,
             other => {
                 let what = match other {
                     libc::S_IFDIR => "a directory",
@@ -160,6 +177,7 @@ impl FileRecord {
             pace: Pace::default(),
             usage: Usage::default(),
             counters: Counters::new(),
+            user,
         })
     }
 
@@ -202,11 +220,29 @@ impl FileRecord {
     }
 
     pub(crate) fn appends(&self) -> bool {
-        self.flags.contains(OFlags::APPEND)
+        self.flags.contains(OFlags::APPEND) && self.user(Op::Write).is_none()
+    }
+
+    /// The program's own file system, if it serves the file in this direction.
+    pub(crate) fn user(&self, op: Op) -> Option<&User> {
+        self.user.as_ref().filter(|user| user.serves(op))
+    }
+
+    /// What the program's own file system calls itself, if the file is on one.
+    pub(crate) fn user_name(&self) -> Option<String> {
+        self.user.as_ref().map(User::name)
+    }
+
+    /// Whether the program's own file system is called by one thread at a time. `false` when the file is on none.
+    pub(crate) fn serialize(&self, on: bool) -> bool {
+        self.user.as_ref().map(|user| user.serialize(on)).is_some()
     }
 
     /// Alignments of direct I/O; `None` when the file has no direct I/O.
     pub(crate) fn direct_align(&self) -> Option<DirectAlign> {
+        if self.user.is_some() {
+            return None;
+        }
         // Kernels before 6.1 do not say: the page is what every block device accepts.
         let (mem, offset) = self.facts.dio_align.unwrap_or((4096, 4096));
         let sane = |a: u32| a.is_power_of_two() && a <= LARGEST_ALIGN;
@@ -322,7 +358,7 @@ impl FileRecord {
     pub(crate) fn size(&self) -> Option<u64> {
         let fd = self.direct()?;
         match self.file_type {
-            FileType::Regular => {
+            FileType::Regular | FileType::Other => {
                 let facts = sys::statx(fd.as_raw_fd()).ok();
                 // What another file's size is tells nothing.
                 let facts = facts.filter(|facts| identity(facts) == self.identity);

@@ -24,7 +24,8 @@ pub struct FileInfo {
     pub path: Option<PathBuf>,
     /// What it is.
     pub file_type: FileType,
-    /// The file system's type; `None` for a block device, and for a type that is not known.
+    /// The file system's type, or what the program's own file system calls itself; `None` for a block device, and for a
+    /// type that is not known.
     pub file_system: Option<String>,
     /// What lies under it: file system, mount and block devices.
     pub storage: StorageFacts,
@@ -111,11 +112,12 @@ impl Driver {
             }
         };
         let storage = record.storage();
+        let own = record.user_name();
         let has_type = storage.node != Node::Block && storage.fs_type != FsClass::Other.name();
         Ok(FileInfo {
             path: record.path(),
             file_type: record.file_type(),
-            file_system: has_type.then(|| storage.fs_type.clone()),
+            file_system: own.or_else(|| has_type.then(|| storage.fs_type.clone())),
             storage: storage.clone(),
             direct_align: record.direct_align(),
             private_descriptors: record.private_descriptors(),

@@ -89,6 +89,7 @@ mod ticket;
 mod transfer;
 mod turns;
 mod usage;
+mod user_fs;
 mod workers;
 
 pub use batch::{Batches, Entry, MAX_BATCH, NoOp, RawBatch};
@@ -116,6 +117,7 @@ pub use stats::{
 };
 pub use stream::{Ask, Caller};
 pub use transfer::MAX_TRANSFER;
+pub use user_fs::UserFs;
 
 /// Whether the emulated GPU is built in. It serves only when asked for.
 pub const EMULATION_BUILT_IN: bool = cfg!(feature = "emulation");

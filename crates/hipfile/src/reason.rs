@@ -61,6 +61,7 @@ reasons! {
     RuntimeUnfit = "runtime-unfit": "a GPU runtime is there, but it is too old, incomplete, or finds no GPU",
     Trial = "trial": "it is staged now and then to measure whether direct access is the faster way (HIPFILE_ADAPTIVE)",
     Slower = "slower": "direct access was measured to be slower than staging on this file (HIPFILE_ADAPTIVE)",
+    UserspaceFs = "userspace-fs": "the file is of a file system of the program's own, whose functions take host memory",
 }
 
 impl std::fmt::Display for Reason {

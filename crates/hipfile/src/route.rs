@@ -64,6 +64,11 @@ fn retry(error: &Error) -> Option<Reason> {
     RETRY.iter().find(|(number, _)| *number == errno).map(|(_, reason)| *reason)
 }
 
+/// Whether a file system of the program's own serves it, and nobody else may.
+fn is_users(transfer: &Transfer<'_>) -> bool {
+    transfer.file.user(transfer.op).is_some()
+}
+
 /// An engine and its offer.
 struct Choice<'r> {
     index: usize,
@@ -155,6 +160,8 @@ pub(crate) enum Pause {
 impl Router {
     pub(crate) fn new(config: &Config, parts: &Parts) -> Router {
         let wanted = |name: &str| match &config.engines {
+            // Its files have no other.
+            _ if name == engine::NAMES[engine::USERSPACE] => true,
             Some(names) => names.iter().any(|n| n == name),
             // It moves nothing, so it must be asked for by name.
             None => name != "null",
@@ -215,6 +222,7 @@ impl Router {
 
     /// Who carries the start of a transfer, how much of it, and why it is staged if it is. `None` when nobody can.
     fn next_step<'r, 'a>(&'r self, rest: &Transfer<'a>, excluded: u8, around: bool) -> Option<Step<'r, 'a>> {
+        let around = around && !is_users(rest);
         let (limit, reason) = match self.choose(rest, excluded, false) {
             Ok(choice) if choice.fit.body.start == 0 => {
                 let mut part = rest.part(choice.fit.body.clone());
@@ -243,7 +251,7 @@ impl Router {
     /// The queue that a whole transfer may take, if it would be staged in one step and an engine has a queue for such.
     pub(crate) fn queue_for(&self, transfer: &Transfer<'_>) -> Option<Way> {
         transfer.file.look_after();
-        if self.fallback == Fallback::Forbid || transfer.len() == 0 {
+        if self.fallback == Fallback::Forbid || transfer.len() == 0 || is_users(transfer) {
             return None;
         }
         let Step { part, staged, .. } = self.next_step(transfer, 0, true)?;
@@ -270,6 +278,9 @@ impl Router {
     #[inline]
     pub(crate) fn run_small(&self, transfer: &Transfer<'_>) -> Option<Result<Small>> {
         if transfer.len() > self.small_max {
+            return None;
+        }
+        if is_users(transfer) {
             return None;
         }
         let cache = self.policy.small(transfer)?;
@@ -301,7 +312,9 @@ impl Router {
 
     /// What an engine offers, if it does not rest.
     fn offer(&self, index: usize, engine: &dyn Engine, transfer: &Transfer<'_>) -> Result<Fit, Reason> {
-        if !engine.is_direct() || transfer.file.breakers[index].is_open() {
+        if is_users(transfer) != (index == engine::USERSPACE) {
+            Err(Reason::UserspaceFs)
+        } else if !engine.is_direct() || transfer.file.breakers[index].is_open() {
             engine.fit(transfer)
         } else {
             Err(Reason::Backoff)

@@ -31,7 +31,8 @@ pub unsafe extern "C" fn hipFileExtGetBuildInfo(info: *mut hipFileExtBuildInfo_t
             features: HIPFILE_EXT_FEATURE_SYNC_IO
                 | HIPFILE_EXT_FEATURE_STREAM_IO
                 | HIPFILE_EXT_FEATURE_BATCH_IO
-                | HIPFILE_EXT_FEATURE_STATISTICS,
+                | HIPFILE_EXT_FEATURE_STATISTICS
+                | HIPFILE_EXT_FEATURE_USERSPACE_FS,
             emulation_available: u32::from(hipfile::EMULATION_BUILT_IN),
             reserved: 0,
         };
@@ -314,6 +315,17 @@ pub extern "C" fn hipFileExtPoolTrim() -> hipFileError_t {
             driver.trim();
         }
         Ok(())
+    })
+}
+
+/// See `include/hipfile_ext.h`.
+#[unsafe(no_mangle)]
+#[allow(clippy::not_unsafe_ptr_arg_deref, reason = "a handle: looked up, never dereferenced")]
+pub extern "C" fn hipFileExtHandleSetSerialized(fh: hipFileHandle_t, on: c_int) -> hipFileError_t {
+    guard::status(c"hipFileExtHandleSetSerialized", || {
+        let driver = global::current()
+            .ok_or_else(|| Failure::new(hipFileHandleNotRegistered, "the driver is not open"))?;
+        Ok(driver.set_serialized(file_id(fh), on != 0)?)
     })
 }
 

@@ -1,17 +1,21 @@
 //! The header's group "File handles". What a descriptor must be like is decided in the core.
 
+use std::sync::Arc;
+
 use hipfile::FileId;
 
 use crate::abi::*;
 use crate::dispatch::forward;
 use crate::global;
 use crate::guard::{self, Failure};
+use crate::user_fs::FsOps;
 
 /// See `include/hipfile.h`.
 ///
 /// # Safety
 /// `fh` is NULL or points to a handle that may be written to. `descr` is NULL or points to a description whose `type` is
-/// set, and `handle.fd` too if the type says that it is used.
+/// set, and `handle.fd` and `fs_ops` too if the type says that they are used. What `fs_ops` points to holds functions of the
+/// prototypes that it states, each NULL or callable until the handle is deregistered.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipFileHandleRegister(
     fh: *mut hipFileHandle_t,
@@ -46,16 +50,33 @@ pub(crate) unsafe extern "C" fn handle_register(
         // Field by field: with a descriptor inside, fs_ops may never have been set.
         // SAFETY: `descr` is not NULL, so it points to a description whose type is set.
         let kind = unsafe { (*descr).r#type };
-        if kind != hipFileHandleTypeOpaqueFD {
-            let text = format!("handle type {} is not supported, only file descriptors (1) are", kind.0);
+        if ![hipFileHandleTypeOpaqueFD, hipFileHandleTypeUserspaceFS].contains(&kind) {
+            let text = format!("handle type {} is not supported; 1 and 3 are", kind.0);
             return Err(Failure::new(hipFileIONotSupported, text));
         }
         // SAFETY: as above; copying a union asks for no member to be set.
         let handle = unsafe { (*descr).handle };
         // SAFETY: the type says that the descriptor is set.
         let fd = unsafe { handle.fd };
-        let id = global::open_on_success(|driver| driver.register_file(fd))?;
-        let value = core::ptr::without_provenance_mut(id.as_raw() as usize);
+        let to_handle = |id: FileId| core::ptr::without_provenance_mut(id.as_raw() as usize);
+        let value = if kind == hipFileHandleTypeUserspaceFS {
+            // SAFETY: the type says that the functions are set.
+            let ops = unsafe { (*descr).fs_ops };
+            if fd < 0 || ops.is_null() {
+                let text =
+                    if fd < 0 { format!("descriptor {fd} is negative") } else { "fs_ops is NULL".to_owned() };
+                return Err(Failure::new(hipFileInvalidValue, text));
+            }
+            // SAFETY: not NULL, so it points to a table of functions.
+            let ops = Arc::new(FsOps::new(unsafe { ops.read() }));
+            let fs = Arc::clone(&ops);
+            let id = global::open_on_success(|driver| driver.register_user_file(fd, fs))?;
+            // Not under the gate: the program's function may call us.
+            ops.registered(to_handle(id));
+            to_handle(id)
+        } else {
+            to_handle(global::open_on_success(|driver| driver.register_file(fd))?)
+        };
         // SAFETY: `fh` is not NULL, so it points to a handle that may be written to.
         unsafe { fh.write(value) };
         Ok(())

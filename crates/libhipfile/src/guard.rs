@@ -158,14 +158,14 @@ pub(crate) fn leaving_errno(body: impl FnOnce()) {
     set_errno(before);
 }
 
-fn errno() -> c_int {
+pub(crate) fn errno() -> c_int {
     // SAFETY: it takes no argument and returns the address of this thread's errno.
     let place = unsafe { libc::__errno_location() };
     // SAFETY: the address is valid and aligned as long as the thread lives.
     unsafe { place.read() }
 }
 
-fn set_errno(value: c_int) {
+pub(crate) fn set_errno(value: c_int) {
     // SAFETY: it takes no argument and returns the address of this thread's errno.
     let place = unsafe { libc::__errno_location() };
     // SAFETY: the address is valid and aligned as long as the thread lives, and no reference to it exists.

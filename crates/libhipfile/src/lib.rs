@@ -25,6 +25,7 @@ mod params;
 mod profiler;
 mod stats;
 mod stream;
+mod user_fs;
 mod version;
 
 pub use batch::*;

@@ -8,6 +8,7 @@ mod chunks;
 mod null;
 mod p2p;
 mod uring;
+mod userspace;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -141,11 +142,19 @@ pub(crate) struct Parts {
 type Constructor = fn(&Parts) -> Box<dyn Engine>;
 
 /// Every engine, by name. The place in this list is the engine's index in counters.
-pub(crate) const ENGINES: &[(&str, Constructor)] =
-    &[("p2p", p2p::new), ("uring", uring::new), ("bounce", bounce::new), ("null", null::new)];
+pub(crate) const ENGINES: &[(&str, Constructor)] = &[
+    ("p2p", p2p::new),
+    ("uring", uring::new),
+    ("bounce", bounce::new),
+    ("null", null::new),
+    ("userspace", userspace::new),
+];
 
 /// The index of the engine that carries everything.
 pub(crate) const LAST_RESORT: usize = 2;
+
+/// The index of the engine that serves files of the program's own file systems, and no others.
+pub(crate) const USERSPACE: usize = 4;
 
 /// The index of the engine that stages by io_uring.
 pub(crate) const URING: usize = 1;
@@ -169,7 +178,7 @@ mod tests {
     fn the_list_agrees_with_configuration_and_counters() {
         assert_eq!(NAMES.as_slice(), crate::config::ENGINE_NAMES);
         assert!(ENGINES.len() <= crate::stats::MAX_ENGINES);
-        assert_eq!((NAMES[LAST_RESORT], NAMES[URING]), ("bounce", "uring"));
+        assert_eq!((NAMES[LAST_RESORT], NAMES[URING], NAMES[USERSPACE]), ("bounce", "uring", "userspace"));
         let parts = Parts {
             blocks: BlockPool::new(1 << 16, 1 << 16, None),
             helpers: Arc::new(Helpers::new(0)),

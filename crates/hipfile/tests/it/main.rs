@@ -92,4 +92,5 @@ mod suite {
     mod streams;
     mod streams_ahead;
     mod streams_many;
+    mod userspace;
 }

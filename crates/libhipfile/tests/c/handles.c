@@ -27,7 +27,7 @@ static void check_reads(hipFileHandle_t handle, char *device, uint64_t seed)
 static void behaviour_24_other_types(void)
 {
     const int fd = open_file("a", O_RDONLY);
-    const int types[] = { hipFileHandleTypeOpaqueWin32, hipFileHandleTypeUserspaceFS, 0, 4, 77, -1 };
+    const int types[] = { hipFileHandleTypeOpaqueWin32, 0, 4, 77, -1 };
     const int fds[] = { fd, -1, 9999 };
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         for (size_t j = 0; j < sizeof fds / sizeof fds[0]; j++) {

@@ -87,6 +87,7 @@ three_ways! {
     behaviour_88_last_error: Program::test("last_error");
     behaviour_123_handle_info: Program::test("handle_info");
     stats: Program::test("stats");
+    userspace: Program::test("userspace").arg("1000").env("HIPFILE_LOG_LEVEL", "off");
     behaviour_69_batch: Program::test("batch");
     streams: Program::test("streams");
     streams_staged: Program::test("streams").env("HIPFILE_FORCE_COMPAT_MODE", "true");
@@ -128,6 +129,7 @@ three_ways! {
 }
 
 plainly! {
+    userspace_ten_thousand: Program::test("userspace").arg("10000").env("HIPFILE_LOG_LEVEL", "off");
     // Breaks the rules on purpose, so a tool that watches for broken rules would object.
     strictness: Program::test("strictness");
     // Changes the code of a library that is in use; valgrind would not notice.

@@ -1,0 +1,109 @@
+//! A C program's own file system (`hipFileFSOps_t`) as the core wants it. How it is called is decided in the core.
+
+use core::ffi::{CStr, c_void};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use hipfile::{Op, UserFs};
+
+use crate::abi::*;
+use crate::guard;
+
+/// The functions of one registered file.
+pub(crate) struct FsOps {
+    /// A copy: the caller's table may go.
+    table: hipFileFSOps_t,
+    /// What the functions are given: the file's handle, from before the first call.
+    handle: AtomicPtr<c_void>,
+    name: OnceLock<String>,
+}
+
+impl core::fmt::Debug for FsOps {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("FsOps").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl FsOps {
+    pub(crate) fn new(table: hipFileFSOps_t) -> FsOps {
+        FsOps { table, handle: AtomicPtr::new(core::ptr::null_mut()), name: OnceLock::new() }
+    }
+
+    /// The file has this handle from now on, and its file system is asked for its type.
+    pub(crate) fn registered(&self, handle: hipFileHandle_t) {
+        self.handle.store(handle, Ordering::Release);
+        let Some(fs_type) = self.table.fs_type else { return };
+        // SAFETY: the caller registered a function of this prototype, which answers NULL or a static string.
+        let name = unsafe { fs_type(handle) };
+        if !name.is_null() {
+            // SAFETY: not NULL, so it is a string.
+            let name = unsafe { CStr::from_ptr(name) };
+            self.name.get_or_init(|| name.to_string_lossy().into_owned());
+        }
+    }
+}
+
+/// A result of the program's: a count, or why there is none.
+fn result(n: isize) -> Result<usize, i32> {
+    match n {
+        0.. => Ok(n as usize),
+        -1 => {
+            let errno = guard::errno();
+            Err(if errno > 0 { errno } else { libc::EIO })
+        }
+        // As the kernel puts errors.
+        -4095..=-2 => Err(-n as i32),
+        _ => Err(libc::EIO),
+    }
+}
+
+impl UserFs for FsOps {
+    fn name(&self) -> String {
+        self.name.get().cloned().unwrap_or_else(|| "userspace".to_owned())
+    }
+
+    fn serves(&self, op: Op) -> bool {
+        match op {
+            Op::Read => self.table.read.is_some(),
+            Op::Write => self.table.write.is_some(),
+        }
+    }
+
+    fn read(&self, into: &mut [u8], offset: u64) -> Result<usize, i32> {
+        let read = self.table.read.ok_or(libc::ENOSYS)?;
+        let (to, len) = (into.as_mut_ptr().cast(), into.len());
+        let (handle, none) = (self.handle.load(Ordering::Acquire), core::ptr::null_mut());
+        guard::set_errno(0);
+        // SAFETY: the caller registered a function of this prototype; the memory is valid for the call.
+        result(unsafe { read(handle, to, len, offset as hoff_t, none) })
+    }
+
+    fn write(&self, from: &[u8], offset: u64) -> Result<usize, i32> {
+        let write = self.table.write.ok_or(libc::ENOSYS)?;
+        let (from, len) = (from.as_ptr().cast(), from.len());
+        let (handle, none) = (self.handle.load(Ordering::Acquire), core::ptr::null_mut());
+        guard::set_errno(0);
+        // SAFETY: the caller registered a function of this prototype; the memory is valid for the call.
+        result(unsafe { write(handle, from, len, offset as hoff_t, none) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn negative_results_are_errors() {
+        let after = |errno, n| {
+            guard::set_errno(errno);
+            result(n)
+        };
+        assert_eq!(after(0, 7), Ok(7));
+        assert_eq!(after(libc::ENOSPC, 0), Ok(0));
+        assert_eq!(after(libc::ENOSPC, -1), Err(libc::ENOSPC));
+        assert_eq!(after(0, -1), Err(libc::EIO));
+        assert_eq!(after(libc::ENOSPC, -13), Err(13));
+        assert_eq!(after(0, -5008), Err(libc::EIO));
+        assert_eq!(after(0, isize::MIN), Err(libc::EIO));
+    }
+}
