@@ -10,6 +10,8 @@ mod cc;
 mod header;
 mod layout;
 mod numbers;
+#[path = "../../../gpu-sys/tests/support/packages.rs"]
+mod packages;
 mod programs;
 mod prototypes;
 mod symbols;

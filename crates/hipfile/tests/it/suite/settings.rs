@@ -378,6 +378,9 @@ const POLLING: &str = "who_waits_for_a_batch_of_small_transfers_looks_instead_of
 #[test]
 fn each_parameter_that_has_an_effect_is_seen_to_have_it() {
     let crates = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    if !crates.is_dir() {
+        return eprintln!("SKIP: who sees a parameter's effect: the sources are not on this machine");
+    }
     for setting in hipfile::SETTINGS.iter().filter(|setting| setting.effect) {
         let Some(parameter) = setting.parameter else { continue };
         let Some((_, file, test)) = OBSERVED.iter().find(|(name, ..)| *name == parameter) else {
