@@ -149,6 +149,7 @@ fn the_build_tells_its_name_and_what_works() {
             | HIPFILE_EXT_FEATURE_STREAM_IO
             | HIPFILE_EXT_FEATURE_BATCH_IO
             | HIPFILE_EXT_FEATURE_STATISTICS
+            | HIPFILE_EXT_FEATURE_USERSPACE_FS
     );
     assert_eq!((info.emulation_available, info.reserved), (1, 0));
     // SAFETY: NULL is allowed.
