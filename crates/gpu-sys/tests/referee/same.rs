@@ -44,9 +44,6 @@ same! {
     emu::MemLocation = theirs::hipMemLocation;
     emu::MemAccessDesc = theirs::hipMemAccessDesc;
     emu::MemAllocationProp = theirs::hipMemAllocationProp;
-    emu::MemAllocationFlags = theirs::hipMemAllocationProp__bindgen_ty_2;
-    // Two names for one number.
-    u32 = theirs::hipMemAllocationProp__bindgen_ty_1;
     emu::DeviceProperties = theirs::hipDeviceProp_tR0600;
 }
 
