@@ -21,13 +21,11 @@ struct Located {
     end: Option<usize>,
     /// Addresses before the end where one mapped piece follows another.
     borders: Vec<usize>,
-    /// What names the allocation at the address.
-    allocation: Option<u64>,
 }
 
 impl Located {
     fn host() -> Located {
-        Located { place: Place::Host, end: None, borders: Vec::new(), allocation: None }
+        Located { place: Place::Host, end: None, borders: Vec::new() }
     }
 }
 
@@ -69,9 +67,14 @@ impl Driver {
             return Err(Error::message(ErrorKind::HipPointerRangeError, OP, why));
         }
         self.inner.blocks.warm(located.place.node());
+        // A record for one call need not know: only a registration can outlive its allocation.
+        let allocation = match &located.place {
+            Place::Device { device, .. } => device.allocation_id(ptr),
+            Place::Host => None,
+        };
         // SAFETY: the caller promises that the memory stays valid; its place was just asked for.
         let record = unsafe { BufferRecord::new(ptr.0, len, located.place) };
-        let record = Arc::new(record.made_of(located.allocation, located.borders));
+        let record = Arc::new(record.made_of(allocation, located.borders));
         let gpu = record.place().gpu();
         self.inner.buffers.insert(Arc::clone(&record)).map_err(|_| taken())?;
         log::buffer_registered(&record);
@@ -195,7 +198,7 @@ impl Inner {
         let len = located.end.unwrap_or(usize::MAX) - ptr.0;
         // SAFETY: the caller of the transfer promises that the memory is valid during the call.
         let record = unsafe { BufferRecord::new(ptr.0, len, located.place) };
-        Ok(record.made_of(located.allocation, located.borders))
+        Ok(record.made_of(None, located.borders))
     }
 
     /// Whose memory an address is, and where it ends; asked about up to `wanted`, if several pieces lie one after the other.
@@ -222,12 +225,7 @@ impl Inner {
                         return Err(Error::message(ErrorKind::HipPointerRangeError, op, why));
                     }
                     let (end, borders) = extend(device, region.ordinal, ptr, end, wanted);
-                    Ok(Located {
-                        place: Place::of(device, region.ordinal),
-                        end: Some(end),
-                        borders,
-                        allocation: device.allocation_id(ptr),
-                    })
+                    Ok(Located { place: Place::of(device, region.ordinal), end: Some(end), borders })
                 }
                 MemoryKind::Host | MemoryKind::Managed if host_allowed => Ok(Located::host()),
                 MemoryKind::Host => Err(wrong("pinned host memory")),
