@@ -177,13 +177,50 @@ impl Counters {
     }
 }
 
-/// What one transfer is counted in while it is carried out: its file's counters, and the process's if it has any.
-pub(crate) struct Meter<'a> {
+/// Where one transfer is counted: in its file's counters, and in the process's if it has any.
+struct Books<'a> {
     file: &'a Counters,
     op: Op,
     visit: Visit,
     pen: Option<Pen<'a>>,
     began: Option<u64>,
+}
+
+impl Books<'_> {
+    /// A part of it that moved, and why it was staged if it was; the first of an engine counts as its operation.
+    #[inline]
+    fn moved(&self, engine: usize, bytes: usize, first: bool, staged: Option<Reason>) {
+        self.file.moved(self.visit, self.op, engine, bytes, first);
+        if let Some(pen) = &self.pen {
+            pen.moved(engine, bytes as u64, first);
+        }
+        let Some(reason) = staged else { return };
+        self.file.staged(self.visit, self.op, reason, bytes, first);
+        if let Some(pen) = &self.pen {
+            pen.staged(reason, bytes as u64, first);
+        }
+    }
+
+    /// Its end, with what went direct and what was staged. `took` where that is not the time since it began.
+    #[inline]
+    fn ended(
+        &self,
+        len: usize,
+        [direct, staged]: [usize; 2],
+        failed: Option<bool>,
+        unaligned: impl FnOnce() -> bool,
+        took: Option<u64>,
+    ) {
+        if let Some(pen) = &self.pen {
+            let (began, marked) = (self.began, self.visit.turn.is_multiple_of(MARKED));
+            pen.ended(&Ended { len, direct, staged, failed, unaligned: unaligned(), began, marked, took });
+        }
+    }
+}
+
+/// What one transfer is counted in while it is carried out, and how it goes.
+pub(crate) struct Meter<'a> {
+    books: Books<'a>,
     direct: Mutable<usize>,
     staged: Mutable<usize>,
     failed: Mutable<Option<bool>>,
@@ -229,7 +266,7 @@ impl Meter<'_> {
 
     /// Leaves the rest of the transfer to another thread, which may have another shard.
     pub(crate) fn pause(&self) -> Split {
-        if let Some(pen) = &self.pen {
+        if let Some(pen) = &self.books.pen {
             pen.show();
         }
         self.split()
@@ -241,30 +278,24 @@ impl Meter<'_> {
             staged: self.staged.get(),
             failed: self.failed.get(),
             engines: self.engines.get(),
-            timed: self.began.is_some(),
+            timed: self.books.began.is_some(),
         }
     }
 
     /// A part of it that moved, and why it was staged if it was; the first of an engine counts as its operation.
     pub(crate) fn moved(&self, engine: usize, bytes: usize, first: bool, staged: Option<Reason>) {
         self.engines.set(self.engines.get() | 1 << (engine % MAX_ENGINES));
-        self.file.moved(self.visit, self.op, engine, bytes, first);
-        if let Some(pen) = &self.pen {
-            pen.moved(engine, bytes as u64, first);
-        }
-        let Some(reason) = staged else { return self.direct.set(self.direct.get() + bytes) };
-        self.staged.set(self.staged.get() + bytes);
-        self.file.staged(self.visit, self.op, reason, bytes, first);
-        if let Some(pen) = &self.pen {
-            pen.staged(reason, bytes as u64, first);
-        }
+        let sum = if staged.is_some() { &self.staged } else { &self.direct };
+        sum.set(sum.get() + bytes);
+        self.books.moved(engine, bytes, first, staged);
     }
 
     /// One attempt that failed.
     pub(crate) fn failed(&self, engine: usize, direct: bool) {
         self.failed.set(Some(direct));
-        self.file.failed(self.visit, self.op, engine);
-        if let Some(pen) = &self.pen {
+        let books = &self.books;
+        books.file.failed(books.visit, books.op, engine);
+        if let Some(pen) = &books.pen {
             pen.failed(engine);
         }
     }
@@ -272,19 +303,8 @@ impl Meter<'_> {
     /// Its end. `took` where that is not the time since it began.
     #[inline]
     pub(crate) fn end(&self, len: usize, ok: bool, unaligned: impl FnOnce() -> bool, took: Option<u64>) {
-        if let Some(pen) = &self.pen {
-            let failed = (!ok).then_some(self.failed.get().unwrap_or(false));
-            pen.ended(&Ended {
-                len,
-                direct: self.direct.get(),
-                staged: self.staged.get(),
-                failed,
-                unaligned: unaligned(),
-                began: self.began,
-                marked: self.visit.turn.is_multiple_of(MARKED),
-                took,
-            });
-        }
+        let failed = (!ok).then_some(self.failed.get().unwrap_or(false));
+        self.books.ended(len, [self.direct.get(), self.staged.get()], failed, unaligned, took);
     }
 }
 
@@ -364,7 +384,7 @@ impl Meters {
         self.start(len).began
     }
 
-    /// Counts a transfer that one engine has staged wholly: all that a [`Meter`] does for one, without it.
+    /// Counts a transfer that one engine has staged wholly, as a [`Meter`] would.
     #[inline]
     pub(crate) fn staged_whole(
         &self,
@@ -375,23 +395,16 @@ impl Meters {
         unaligned: impl FnOnce() -> bool,
     ) {
         let (op, gpu, len) = transfer;
-        let visit = start.visit;
-        file.moved(visit, op, engine, bytes, true);
-        file.staged(visit, op, reason, bytes, true);
-        let Some(ledger) = &self.ledger else { return };
-        let pen = ledger.sheet(visit).pen(op, Ledger::row_of(gpu));
-        pen.moved(engine, bytes as u64, true);
-        pen.staged(reason, bytes as u64, true);
-        pen.ended(&Ended {
-            len,
-            direct: 0,
-            staged: bytes,
-            failed: None,
-            unaligned: unaligned(),
-            began: start.began,
-            marked: visit.turn.is_multiple_of(MARKED),
-            took: None,
-        });
+        let books = self.books(file, op, gpu, start);
+        books.moved(engine, bytes, true, Some(reason));
+        books.ended(len, [0, bytes], None, unaligned, None);
+    }
+
+    #[inline]
+    fn books<'a>(&'a self, file: &'a Counters, op: Op, gpu: Option<u32>, start: Start) -> Books<'a> {
+        let Start { visit, began } = start;
+        let pen = self.ledger.as_ref().map(|ledger| ledger.sheet(visit).pen(op, Ledger::row_of(gpu)));
+        Books { file, op, visit, pen, began }
     }
 
     /// What a transfer is counted in.
@@ -403,13 +416,8 @@ impl Meters {
         gpu: Option<u32>,
         start: Start,
     ) -> Meter<'a> {
-        let pen = self.ledger.as_ref().map(|ledger| ledger.sheet(start.visit).pen(op, Ledger::row_of(gpu)));
         Meter {
-            file,
-            op,
-            visit: start.visit,
-            pen,
-            began: start.began,
+            books: self.books(file, op, gpu, start),
             direct: Mutable::default(),
             staged: Mutable::default(),
             failed: Mutable::default(),

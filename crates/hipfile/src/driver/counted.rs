@@ -83,6 +83,11 @@ impl Inner {
         self.meters.meter(&transfer.file.counters, transfer.op, transfer.span.place().gpu(), start)
     }
 
+    /// Whether it is made durable before anyone is told that it is done.
+    fn is_synced(&self, transfer: &Transfer<'_>) -> bool {
+        transfer.op == Op::Write && self.config.write_sync == WriteSync::Data
+    }
+
     /// Carries a checked transfer out on this thread.
     pub(crate) fn carry(&self, transfer: &Transfer<'_>) -> Result<usize> {
         self.carry_split(transfer).0
@@ -99,7 +104,7 @@ impl Inner {
         if start.is_sixteenth() {
             transfer.file.look_after();
         }
-        let synced = transfer.op == Op::Write && self.config.write_sync == WriteSync::Data;
+        let synced = self.is_synced(transfer);
         let small = if synced { None } else { self.router.run_small(transfer) };
         let (result, split) = match small {
             Some(Ok(small)) => (Ok(small.moved), self.count_small(transfer, start, small)),
@@ -161,9 +166,7 @@ impl Inner {
         let pause = self.router.carry(transfer, &meter, walk, Some(stage));
         *split = meter.pause();
         match pause {
-            Pause::Finished(Ok(moved))
-                if transfer.op == Op::Write && self.config.write_sync == WriteSync::Data =>
-            {
+            Pause::Finished(Ok(moved)) if self.is_synced(transfer) => {
                 Pause::Finished(sync(transfer).map(|()| moved))
             }
             pause => pause,
