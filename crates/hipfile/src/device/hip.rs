@@ -268,11 +268,8 @@ impl Hip {
         }
         // No blocking copy is let pass, and each voids the captures; this way does neither.
         let _relaxed = self.relaxed();
-        let null = std::ptr::null_mut();
-        // SAFETY: as this function demands; the ranges are in use until the stream is waited for.
-        let queued = self.call(op, unsafe { (self.api.hipMemcpyAsync)(to, from, len, kind, null) });
-        // SAFETY: a plain call. Also after a failure: nothing may be in use any more.
-        let waited = self.call(op, unsafe { (self.api.hipStreamSynchronize)(null) });
+        // SAFETY: as this function demands; the legacy default stream is always there.
+        let [queued, waited] = unsafe { self.copy_on(std::ptr::null_mut(), op, to, from, len, kind) };
         queued.and(waited)
     }
 

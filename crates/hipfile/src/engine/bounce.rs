@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use self::read::Read;
 use super::chunks::{Chunk, Chunks, Prefix};
-use super::{DIRECT_RANK, Engine, Fit, Outcome, Parts, Staging, Stop};
+use super::{Engine, Fit, Outcome, Parts, Staging, Stop};
 use crate::block::{Block, BlockPool};
 use crate::buffer::{Place, Span};
 use crate::device::Device;
@@ -76,12 +76,7 @@ impl Engine for Bounce {
     }
 
     fn fit(&self, transfer: &Transfer<'_>) -> Result<Fit, Reason> {
-        let rank = match transfer.span.place() {
-            Place::Device { .. } => 1,
-            // In place there is no bounce.
-            Place::Host => DIRECT_RANK,
-        };
-        Ok(Fit::whole(rank, transfer))
+        Ok(Fit::last_resort(transfer))
     }
 
     fn staging(&self) -> Option<&dyn Staging> {

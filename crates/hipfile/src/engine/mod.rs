@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::block::BlockPool;
+use crate::buffer::Place;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -86,6 +87,15 @@ pub(crate) struct Fit {
 }
 
 impl Fit {
+    /// The offer to carry all of it as the last resort: memory of a GPU in stages, the host's in place.
+    pub(crate) fn last_resort(transfer: &Transfer<'_>) -> Fit {
+        let rank = match transfer.span.place() {
+            Place::Device { .. } => 1,
+            Place::Host => DIRECT_RANK,
+        };
+        Fit::whole(rank, transfer)
+    }
+
     /// The offer to carry all of it.
     pub(crate) fn whole(rank: u8, transfer: &Transfer<'_>) -> Fit {
         Fit { rank, body: 0..transfer.len() }

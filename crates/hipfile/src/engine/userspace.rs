@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{DIRECT_RANK, Engine, Fit, Outcome, Parts, Staging};
+use super::{Engine, Fit, Outcome, Parts, Staging};
 use crate::block::BlockPool;
 use crate::buffer::Place;
 use crate::device::Device;
@@ -43,12 +43,7 @@ impl Engine for Userspace {
     }
 
     fn fit(&self, transfer: &Transfer<'_>) -> Result<Fit, Reason> {
-        let rank = match transfer.span.place() {
-            Place::Device { .. } => 1,
-            // In place there is no staging.
-            Place::Host => DIRECT_RANK,
-        };
-        Ok(Fit::whole(rank, transfer))
+        Ok(Fit::last_resort(transfer))
     }
 
     fn staging(&self) -> Option<&dyn Staging> {

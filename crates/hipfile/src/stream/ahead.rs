@@ -4,7 +4,7 @@
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use super::plan::{Cut, Part, Plan, Ready, ring_blocks};
 use super::{Ask, Call, Operation, State, Uses, checked, lock};
@@ -97,7 +97,7 @@ impl Operation {
         };
         while let Some(now) = task {
             // Others first: this one will be busy.
-            self.call_help();
+            self.call_help(lock(&self.state));
             let filled = self.fill(now);
             let mut state = lock(&self.state);
             self.fits_in(&mut state, filled);
@@ -144,16 +144,17 @@ impl Operation {
         Ok(())
     }
 
-    /// Has another thread fill the next part, if there is one and not enough of them are at it.
-    fn call_help(self: &Arc<Self>) {
-        let mut state = lock(&self.state);
+    /// Has another thread fill the next part, if there is one and not enough of them are at it; else gives the state back.
+    fn call_help<'s>(self: &Arc<Self>, mut state: MutexGuard<'s, State>) -> Option<MutexGuard<'s, State>> {
         if self.ahead.as_ref().is_some_and(|ahead| state.threads < ahead.threads)
             && let Some(task) = self.next(&mut state)
         {
             state.threads += 1;
             drop(state);
             self.push(Some(task));
+            return None;
         }
+        Some(state)
     }
 
     /// The next part to fill, if there is one now.
@@ -267,13 +268,7 @@ pub(super) unsafe extern "C" fn copied(data: *mut c_void) {
         plan.was_copied(ticket as usize);
     }
     // One thread calls for the others.
-    if operation.ahead.as_ref().is_some_and(|ahead| state.threads < ahead.threads)
-        && let Some(task) = operation.next(&mut state)
-    {
-        state.threads += 1;
-        drop(state);
-        operation.push(Some(task));
-    } else {
+    if let Some(mut state) = operation.call_help(state) {
         operation.look_on(&mut state);
     }
 }

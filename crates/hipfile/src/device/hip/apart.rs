@@ -1,5 +1,5 @@
-//! Copies apart from every stream of the caller's, for who orders transfers and GPU work by other means. They wait for nothing
-//! but themselves.
+//! Copies that are queued and waited for. Those apart from every stream of the caller's, for who orders transfers and GPU work
+//! by other means, wait for nothing but themselves.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
@@ -28,14 +28,32 @@ impl Hip {
     ) -> Result<()> {
         let _relaxed = self.relaxed();
         let stream = self.stream_apart(op, ordinal)?;
-        // SAFETY: as this function demands; the ranges are in use until the stream is waited for.
-        let queued = self.call(op, unsafe { (self.api.hipMemcpyAsync)(to, from, len, kind, stream) });
-        // SAFETY: the stream is our own. Also after a failure: nothing may be in use any more.
-        let waited = self.call(op, unsafe { (self.api.hipStreamSynchronize)(stream) });
+        // SAFETY: as this function demands; the stream is our own.
+        let [queued, waited] = unsafe { self.copy_on(stream, op, to, from, len, kind) };
         if waited.is_ok() {
             self.idle().push((ordinal, stream.expose_provenance()));
         }
         queued.and(waited)
+    }
+
+    /// A copy queued on a stream, and the wait for that: how each went.
+    ///
+    /// # Safety
+    /// The stream exists, and both ranges are valid for the call.
+    pub(super) unsafe fn copy_on(
+        &self,
+        stream: hip::StreamPtr,
+        op: &'static str,
+        to: *mut c_void,
+        from: *const c_void,
+        len: usize,
+        kind: hip::MemcpyKind,
+    ) -> [Result<()>; 2] {
+        // SAFETY: as this function demands; the ranges are in use until the stream is waited for.
+        let queued = self.call(op, unsafe { (self.api.hipMemcpyAsync)(to, from, len, kind, stream) });
+        // SAFETY: as this function demands. Also after a failure: nothing may be in use any more.
+        let waited = self.call(op, unsafe { (self.api.hipStreamSynchronize)(stream) });
+        [queued, waited]
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<(u32, usize)>> {
