@@ -58,6 +58,20 @@ fn transfer(
     }
 }
 
+/// One transfer, with the interpreter lock let go of.
+fn once(
+    py: Python<'_>,
+    op: Op,
+    file: u64,
+    address: usize,
+    size: usize,
+    file_offset: i64,
+    buffer_offset: i64,
+) -> PyResult<usize> {
+    let driver = global::current_for_io(py)?;
+    py.detach(|| transfer(&driver, op, file, address, size, file_offset, buffer_offset)).for_python(py)
+}
+
 /// Reads `size` bytes at `file_offset` into `address + buffer_offset`. Returns the bytes read.
 #[pyfunction]
 pub(crate) fn read(
@@ -68,8 +82,7 @@ pub(crate) fn read(
     file_offset: i64,
     buffer_offset: i64,
 ) -> PyResult<usize> {
-    let driver = global::current_for_io(py)?;
-    py.detach(|| transfer(&driver, Op::Read, file, address, size, file_offset, buffer_offset)).for_python(py)
+    once(py, Op::Read, file, address, size, file_offset, buffer_offset)
 }
 
 /// Writes `size` bytes of `address + buffer_offset` at `file_offset`. Returns the bytes written.
@@ -82,8 +95,7 @@ pub(crate) fn write(
     file_offset: i64,
     buffer_offset: i64,
 ) -> PyResult<usize> {
-    let driver = global::current_for_io(py)?;
-    py.detach(|| transfer(&driver, Op::Write, file, address, size, file_offset, buffer_offset)).for_python(py)
+    once(py, Op::Write, file, address, size, file_offset, buffer_offset)
 }
 
 /// Moves whole pieces, `(address, bytes, file offset)` each.

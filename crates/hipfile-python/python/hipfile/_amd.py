@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any
 
 from . import _core
-from ._errors import HipFileException, NotRegistered, OpError, as_registration, make
-from ._lifetime import is_ending
+from ._errors import HipFileException, OpError, as_registration, make
+from ._lifetime import end_registration, is_ending
 
 __all__ = [
     "AsyncIOHandle",
@@ -395,13 +395,7 @@ class FileHandle:
         """
         if self._handle is None or self._fd is None:
             return
-        try:
-            _core.deregister_file(self._handle)
-        except NotRegistered:
-            pass  # The driver was closed meanwhile, or the file is the parent's of this process.
-        except HipFileException as error:
-            if error.hipfile_err != OpError.DRIVER_CLOSING:
-                raise
+        end_registration(self._handle)
         fd, self._fd, self._handle = self._fd, None, None
         os.close(fd)
 

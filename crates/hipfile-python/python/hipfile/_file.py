@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from . import _containers, _core, _futures
 from ._amd import AsyncIOHandle
-from ._errors import HipFileException, NotRegistered, OpError
-from ._lifetime import is_ending
+from ._errors import HipFileException
+from ._lifetime import end_registration, is_ending
 from ._memory import AUTO, Region, region, stream_handle
 
 #: What one call of the library moves at most.
@@ -115,13 +115,7 @@ class File:
             self._idle.wait_for(lambda: self._under_way == 0)
             if self._handle is None or self._fd is None:
                 return
-            try:
-                _core.deregister_file(self._handle)
-            except NotRegistered:
-                pass  # The driver was closed meanwhile, or the file is the parent's of this process.
-            except HipFileException as error:
-                if error.hipfile_err != OpError.DRIVER_CLOSING:
-                    raise
+            end_registration(self._handle)
             fd, self._fd, self._handle = self._fd, None, None
         os.close(fd)
         if self._process == os.getpid():

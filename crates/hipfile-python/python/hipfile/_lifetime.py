@@ -1,4 +1,4 @@
-"""What the end of the interpreter and a fork mean for the package."""
+"""What the end of a registration, of the interpreter and a fork mean for the package."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 
 from . import _core
+from ._errors import HipFileException, NotRegistered, OpError
 
 _ending = False
 _in_child: list[Callable[[], None]] = []
@@ -16,6 +17,20 @@ _in_child: list[Callable[[], None]] = []
 def is_ending() -> bool:
     """Whether the interpreter is ending: nothing is closed, freed or waited for any more; the process's end does it."""
     return _ending or sys is None or sys.is_finalizing()
+
+
+def end_registration(handle: int) -> None:
+    """Ends a file's registration; nothing if that has happened already.
+
+    :raises HipFileException: a transfer still uses the file.
+    """
+    try:
+        _core.deregister_file(handle)
+    except NotRegistered:
+        pass  # The driver was closed meanwhile, or the file is the parent's of this process.
+    except HipFileException as error:
+        if error.hipfile_err != OpError.DRIVER_CLOSING:
+            raise
 
 
 def in_child(forget: Callable[[], None]) -> None:
