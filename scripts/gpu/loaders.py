@@ -47,13 +47,13 @@ def make(path, size):
 
 
 def ours(path):
-    return hipfile.load_safetensors(path, "cuda", container="torch")
+    return hipfile.load_safetensors(path, "cuda", container="torch"), lambda: None
 
 
 def plain(path):
     from safetensors.torch import load_file
 
-    return load_file(path, device="cuda")
+    return load_file(path, device="cuda"), lambda: None
 
 
 def fast(path):
@@ -63,7 +63,12 @@ def fast(path):
     loader.add_filenames({0: [path]})
     buffer = loader.copy_files_to_device()
     tensors = {name: buffer.get_tensor(name) for name in loader.get_keys()}
-    return tensors, (loader, buffer)
+
+    def close():
+        buffer.close()
+        loader.close()
+
+    return tensors, close
 
 
 def cpu():
@@ -71,12 +76,21 @@ def cpu():
     return used.ru_utime + used.ru_stime
 
 
-def once(load, path):
+def once(load, path, look=None):
+    """Seconds and seconds of processors. What was loaded is looked at and let go of outside of them."""
     began, start = cpu(), time.perf_counter()
-    made = load(path)
+    tensors, close = load(path)
     torch.cuda.synchronize()
     took, used = time.perf_counter() - start, cpu() - began
-    return made, took, used
+    if look:
+        look(tensors)
+    del tensors
+    close()
+    return took, used
+
+
+def total(tensors):
+    return {name: int(tensor.view(torch.int16).sum(dtype=torch.int64)) for name, tensor in tensors.items()}
 
 
 def link():
@@ -107,28 +121,17 @@ def main():
         results, sums = {name: [] for name in loaders}, {}
         for name, load in list(loaders.items()):
             try:
-                made, _, _ = once(load, path)
+                once(load, path, lambda tensors, name=name: sums.update({name: total(tensors)}))
             except ImportError as error:
                 print(f"SKIP: {name}: {error}")
                 del loaders[name]
-                continue
-            tensors = made[0] if isinstance(made, tuple) else made
-            sums[name] = {key: int(value.view(torch.int16).sum(dtype=torch.int64)) for key, value in tensors.items()}
-            if isinstance(made, tuple):
-                made[1][1].close()
-                made[1][0].close()
-            del made, tensors
         if any(found != sums["hipfile"] for found in sums.values()):
             sys.exit("the loaders do not agree about what is in the file")
         for round in range(ROUNDS):
             names = list(loaders)
             for name in names[round % len(names) :] + names[: round % len(names)]:
-                made, took, used = once(loaders[name], path)
+                took, used = once(loaders[name], path)
                 results[name].append((size / took / 1e9, used / size * 1e9))
-                if isinstance(made, tuple):
-                    made[1][1].close()
-                    made[1][0].close()
-                del made
         for name in loaders:
             rates = [rate for rate, _ in results[name]]
             used = statistics.median(used for _, used in results[name])
