@@ -52,17 +52,40 @@ same_struct! {
     mem_access_desc: emu::MemAccessDesc = theirs::hipMemAccessDesc { location = location, flags = flags }
 }
 
-/// Parts of it have no names of their own, and the bindings call them otherwise from version to version: places are compared.
+/// The bindings give the types of two parts no names of their own, and other ones from version to version; what is in them
+/// is compared without these. The kinds of handles lie between what is before and what is behind them.
 #[test]
 fn mem_allocation_prop() {
     use core::mem::offset_of;
     type Ours = emu::MemAllocationProp;
     type Theirs = theirs::hipMemAllocationProp;
+    #[expect(dead_code, reason = "for the compiler to check")]
+    fn fields(ours: Ours, theirs: Theirs) {
+        same(&ours.kind, &theirs.type_);
+        same(&ours.location, &theirs.location);
+        same(&ours.win32_handle_meta_data, &theirs.win32HandleMetaData);
+        same(&ours.flags.compression_type, &theirs.allocFlags.compressionType);
+        same(&ours.flags.gpu_direct_rdma_capable, &theirs.allocFlags.gpuDirectRDMACapable);
+        same(&ours.flags.usage, &theirs.allocFlags.usage);
+        let Ours { kind: _, handle_types: _, location: _, win32_handle_meta_data: _, flags } = ours;
+        let emu::MemAllocationFlags { compression_type: _, gpu_direct_rdma_capable: _, usage: _ } = flags;
+    }
     assert_eq!((size_of::<Ours>(), align_of::<Ours>()), (size_of::<Theirs>(), align_of::<Theirs>()));
-    assert_eq!(offset_of!(Ours, kind), offset_of!(Theirs, type_));
-    assert_eq!(offset_of!(Ours, location), offset_of!(Theirs, location));
-    assert_eq!(offset_of!(Ours, win32_handle_meta_data), offset_of!(Theirs, win32HandleMetaData));
-    assert_eq!(offset_of!(Ours, flags), offset_of!(Theirs, allocFlags));
+    for (ours, theirs) in [
+        (offset_of!(Ours, kind), offset_of!(Theirs, type_)),
+        (offset_of!(Ours, handle_types), offset_of!(Theirs, type_) + size_of::<emu::MemAllocationType>()),
+        (offset_of!(Ours, handle_types) + size_of::<emu::MemHandleType>(), offset_of!(Theirs, location)),
+        (offset_of!(Ours, win32_handle_meta_data), offset_of!(Theirs, win32HandleMetaData)),
+        (offset_of!(Ours, flags), offset_of!(Theirs, allocFlags)),
+        (offset_of!(Ours, flags.compression_type), offset_of!(Theirs, allocFlags.compressionType)),
+        (
+            offset_of!(Ours, flags.gpu_direct_rdma_capable),
+            offset_of!(Theirs, allocFlags.gpuDirectRDMACapable),
+        ),
+        (offset_of!(Ours, flags.usage), offset_of!(Theirs, allocFlags.usage)),
+    ] {
+        assert_eq!(ours, theirs);
+    }
 }
 
 same_struct! {
