@@ -393,14 +393,25 @@ static void verify(void)
         compare(title, ways_, (int)(sizeof ways_ / sizeof *ways_));                                                    \
     } while (0)
 
+static void large_on_streams(void)
+{
+    const size_t gib = 1024UL * MIB;
+    COMPARE("1 GiB, cached", {"hipFileRead", large_sync, 1, gib}, {"hipFileReadAsync, one stream", large_async, 1, gib},
+            {"hipFileReadAsync, 4 streams of 256 MiB", large_async_4, 4, gib},
+            {"hipFileReadAsync, 16 streams of 64 MiB", large_async_16, 16, gib});
+}
+
 int main(int argc, char **argv)
 {
     void *cuda = dlopen("libcuda.so.1", RTLD_NOW), *context;
     struct stat status;
     if (argc == 2 && strcmp(argv[1], "--fill-memory") == 0)
         return fill_memory();
+    const int streams_only = argc == 3 && strcmp(argv[1], "--streams") == 0;
+    if (streams_only)
+        argv++;
     if (argc < 2 || (fd = open(argv[1], O_RDONLY)) < 0 || fstat(fd, &status) || status.st_size < 1024L * MIB) {
-        fprintf(stderr, "usage: %s FILE, of 1 GiB or more; or --fill-memory\n", argv[0]);
+        fprintf(stderr, "usage: %s [--streams] FILE, of 1 GiB or more; or --fill-memory\n", argv[0]);
         return 2;
     }
     if (!cuda) {
@@ -444,6 +455,10 @@ int main(int argc, char **argv)
     verify();
 
     const size_t gib = 1024UL * MIB;
+    if (streams_only) {
+        large_on_streams();
+        return 0;
+    }
     COMPARE("the link, 256 MiB of pinned memory", {"to the GPU", link_up, 4, gib}, {"from the GPU", link_down, 4, gib});
     COMPARE("one copy of 4 KiB to the GPU", {"cuMemcpyHtoD, pinned", copy_pinned, 1000, 4096000},
             {"cuMemcpyHtoD, plain memory", copy_plain, 1000, 4096000},
@@ -465,9 +480,7 @@ int main(int argc, char **argv)
     COMPARE("4 KiB, cached, on streams", {"hipFileReadAsync, one stream, in order", async_1, 256, 1048576},
             {"the same, each waited for", async_1_waited, 256, 1048576}, {"16 streams", async_16, 1024, 4194304},
             {"64 streams", async_64, 1024, 4194304});
-    COMPARE("1 GiB, cached", {"hipFileRead", large_sync, 1, gib}, {"hipFileReadAsync, one stream", large_async, 1, gib},
-            {"hipFileReadAsync, 4 streams of 256 MiB", large_async_4, 4, gib},
-            {"hipFileReadAsync, 16 streams of 64 MiB", large_async_16, 16, gib});
+    large_on_streams();
     before = drop;
     COMPARE("4 KiB, not cached", {"hipFileReadAsync, one stream", cold_4k_1, 256, MIB},
             {"16 streams", cold_4k_16, 256, MIB}, {"hipFileRead", cold_calls, 256, MIB});

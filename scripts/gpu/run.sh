@@ -1,6 +1,6 @@
 #!/bin/sh
 # Tests and measures on this machine's NVIDIA GPU, from the folder that scripts/gpu/bundle.sh has made. No toolchain.
-# Usage: run.sh [facts] [suite] [figures] [peers] [bench] [SCRATCH=folder] [LOGS=folder]     Default: all, in this order.
+# Usage: run.sh [facts] [suite] [figures] [streams] [peers] [bench] [SCRATCH=folder] [LOGS=folder]     Default: all, in this order.
 # SCRATCH is on the storage to measure, with 10 GiB free (default: a new folder here). Logs go to LOGS (default: ./logs).
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -34,7 +34,7 @@ for argument in "$@"; do
     *) parts="$parts $argument" ;;
     esac
 done
-[ -n "$parts" ] || parts="facts suite figures peers bench"
+[ -n "$parts" ] || parts="facts suite figures streams peers bench"
 mkdir -p "$logs"
 logs=$(cd "$logs" && pwd)
 made=
@@ -81,19 +81,30 @@ if wants suite; then
 $(grep -c '^FAIL ' "$logs/suite.txt") failed"
 fi
 
-if wants figures || wants peers || wants bench; then
+if wants figures || wants streams || wants peers || wants bench; then
     section "filling memory"
     "$here/figures" --fill-memory
 fi
 
-if wants figures || wants peers; then
+if wants figures || wants streams || wants peers; then
     head -c 1G /dev/urandom >"$scratch/figures.bin" && sync "$scratch/figures.bin"
 fi
 if wants figures; then
     section "figures"
-    HIPFILE_STREAM_MEMORY=64M timeout 300 "$here/figures" "$scratch/figures.bin" >"$logs/figures.txt" 2>&1
+    timeout 300 "$here/figures" "$scratch/figures.bin" >"$logs/figures.txt" 2>&1
     echo "exit $?" >>"$logs/figures.txt"
     cat "$logs/figures.txt"
+fi
+if wants streams; then
+    for memory in default 16M 32M 128M 256M; do
+        section "large reads on streams, HIPFILE_STREAM_MEMORY $memory"
+        (
+            [ "$memory" = default ] || export HIPFILE_STREAM_MEMORY="$memory"
+            timeout 100 "$here/figures" --streams "$scratch/figures.bin" >"$logs/streams-$memory.txt" 2>&1
+            echo "exit $?" >>"$logs/streams-$memory.txt"
+        )
+        cat "$logs/streams-$memory.txt"
+    done
 fi
 if wants peers; then
     section "peers"

@@ -3,6 +3,7 @@
 
 use core::ffi::{c_char, c_uint, c_void};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpu_sys::hip::{FunctionPtr, HipError, ModulePtr, StreamPtr};
 
@@ -16,8 +17,8 @@ use crate::state::State;
 use crate::stream;
 use crate::sys;
 
-/// The only kernel: `hipfile_copy_late(const uint64_t late[3])` copies `late[2]` bytes to `late[0]` from `late[1]`, three words
-/// that it reads when it runs. It ends the process, as a memory fault on a GPU does, if a range is not one that a GPU reaches.
+/// The only kernel: `hipfile_copy_late(const uint64_t late[5])` copies `late[2]` bytes to `late[0]` from `late[1]`, words that it
+/// reads when it runs. When it begins it stores `late[4]` at `late[3]`, unless that is 0. It ends the process, as a memory fault on a GPU does, if a range is not one that a GPU reaches.
 pub const COPY_LATE: &str = "hipfile_copy_late";
 
 /// What a code object for the emulated GPU begins with; the kernel's name and a NUL follow.
@@ -32,7 +33,7 @@ pub fn blob() -> Vec<u8> {
 #[derive(Debug)]
 pub(crate) struct Module;
 
-/// A launch of [`COPY_LATE`], with the address of its three words.
+/// A launch of [`COPY_LATE`], with the address of its words.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CopyLate {
     late: usize,
@@ -56,12 +57,19 @@ impl CopyLate {
                 self.late
             ));
         }
-        let words = prove(self.late, 24, "its words").reach;
-        let [dst, src, len] = [0, 8, 16].map(|at| {
-            // SAFETY: eight aligned bytes, proven just now; others write them with atomic stores.
-            let word = unsafe { core::sync::atomic::AtomicU64::from_ptr((words + at) as *mut u64) };
-            word.load(core::sync::atomic::Ordering::Acquire) as usize
-        });
+        let words = prove(self.late, 40, "its words").reach;
+        let word = |at: usize| {
+            // SAFETY: eight aligned bytes, proven before; others access them with atomic operations.
+            unsafe { AtomicU64::from_ptr(at as *mut u64) }
+        };
+        let [dst, src, len, told, number] =
+            [0, 8, 16, 24, 32].map(|at| word(words + at).load(Ordering::Acquire) as usize);
+        if told != 0 {
+            if !told.is_multiple_of(8) {
+                sys::die(&format!("memory access fault: kernel {COPY_LATE} stored a word at {told:#x}"));
+            }
+            word(prove(told, 8, "where it tells").reach).store(number as u64, Ordering::Release);
+        }
         if len == 0 {
             return sys::now();
         }

@@ -18,6 +18,8 @@ mod slots;
 mod ticket;
 #[path = "../../hipfile/src/usage.rs"]
 mod usage;
+#[path = "../../hipfile/src/watch.rs"]
+mod watch;
 #[path = "../../hipfile/src/workers.rs"]
 mod workers;
 
@@ -29,6 +31,10 @@ pub mod threads;
 mod sync {
     pub(crate) use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, atomic};
     pub(crate) use shuttle::thread;
+
+    pub(crate) fn pause(_: u64) {
+        thread::yield_now();
+    }
 
     pub(crate) fn linger(found: impl Fn() -> bool) {
         (0..2).take_while(|_| !found()).for_each(|_| thread::yield_now());

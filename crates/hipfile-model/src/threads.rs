@@ -8,6 +8,7 @@ use crate::explore;
 use crate::pool::Helpers;
 use crate::sync::{Arc, thread};
 use crate::usage::{Hold, Usage, Used};
+use crate::watch::Watch;
 use crate::workers::Workers;
 
 /// Every job runs once, also those queued just before the workers are dropped.
@@ -31,6 +32,37 @@ pub fn every_job_runs(runs: usize) {
         let mut seen: Vec<i32> = ended.iter().collect();
         seen.sort_unstable();
         assert_eq!(seen, [0, 1, 2, 3, 4, 5]);
+    });
+}
+
+/// What is to be looked at is looked at until that is done, also what is added last, and the thread ends.
+pub fn all_that_is_watched_comes_about(runs: usize) {
+    explore(runs, || {
+        let watch = Watch::new("model");
+        assert!(watch.start() && watch.start());
+        let (told, ended) = mpsc::channel();
+        let word = Arc::new(AtomicUsize::new(0));
+        for wanted in 1..=2 {
+            let (word, told) = (Arc::clone(&word), told.clone());
+            let mut done = false;
+            watch.add(Box::new(move || {
+                assert!(!done, "done is done");
+                done = word.load(Ordering::Relaxed) >= wanted;
+                if done {
+                    told.send(wanted).expect("somebody counts");
+                }
+                done
+            }));
+            thread::yield_now();
+        }
+        drop((watch, told));
+        for _ in 0..2 {
+            word.fetch_add(1, Ordering::Relaxed);
+            thread::yield_now();
+        }
+        let mut seen: Vec<_> = ended.iter().collect();
+        seen.sort_unstable();
+        assert_eq!(seen, [1, 2]);
     });
 }
 

@@ -24,6 +24,7 @@ scenarios! {
     blocks::a_free_block_waits_for_nobody,
     blocks::trimming_takes_nobody_s_block,
     threads::every_job_runs,
+    threads::all_that_is_watched_comes_about,
     threads::helpers_are_gone_when_the_call_returns,
     threads::nothing_in_use_is_retired,
 }

@@ -13,6 +13,7 @@ use self::reserve::{Kept, Reserve};
 use crate::device::{Device, LateWords, Pinned, StreamPtr, Streams};
 use crate::error::{Error, Result};
 use crate::usage::thread_stripe;
+use crate::watch::{Look, Watch};
 use crate::workers::{Job, Workers};
 
 /// Threads that do the file I/O of held streams; most of them wait for storage most of the time.
@@ -21,14 +22,43 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A Block, or several adjacent ones, and the words that go with it.
+/// How many copies a seat has words for: so that one half of its Block can be filled while the other is copied.
+const CELLS: usize = 2;
+/// What parts of a Block are aligned to in memory.
+const PAGE: usize = 4096;
+
+/// The words of one copy, by their addresses.
+#[derive(Clone, Copy, Debug, Default)]
+struct Words {
+    late_host: usize,
+    late_device: usize,
+    /// The one that holds the stream.
+    word: usize,
+}
+
+/// Where copies tell how far their stream has got: a number that only grows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    host: usize,
+    device: usize,
+}
+
+impl Told {
+    fn new(at: Pinned) -> Told {
+        Told { host: at.host, device: at.device }
+    }
+
+    /// The last number told.
+    pub(crate) fn get(self) -> u64 {
+        word_at(self.host).load(Ordering::Acquire)
+    }
+}
+
+/// A Block, a part of one, or several adjacent ones, and the words that go with it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {
     pub(crate) block: Pinned,
-    late_host: usize,
-    pub(crate) late_device: usize,
-    /// Address of the word that holds the stream.
-    pub(crate) word: usize,
+    words: Words,
 }
 
 impl Seat {
@@ -54,20 +84,39 @@ impl Seat {
 
     /// Tells the next copy what to do.
     pub(crate) fn say(&self, to: usize, from: usize, len: usize) {
-        for (word, value) in self.late().iter().zip([to, from, len]) {
-            word.store(value as u64, Ordering::Release);
+        self.set([to as u64, from as u64, len as u64, 0, 0]);
+    }
+
+    /// The same, and what number it has to tell when it begins.
+    pub(crate) fn say_and_tell(&self, to: usize, from: usize, len: usize, told: Told, number: u64) {
+        self.set([to as u64, from as u64, len as u64, told.device as u64, number]);
+    }
+
+    fn set(&self, words: [u64; 5]) {
+        for (word, value) in self.late().iter().zip(words) {
+            word.store(value, Ordering::Release);
         }
     }
 
     /// What the next copy copies.
     fn late(&self) -> &'static LateWords {
-        let words: *const LateWords = std::ptr::with_exposed_provenance(self.late_host);
+        let words: *const LateWords = std::ptr::with_exposed_provenance(self.words.late_host);
         // SAFETY: control memory of a reserve is never given back, is aligned, and is accessed as atomics only.
         unsafe { &*words }
     }
 
+    /// The same for the GPU.
+    pub(crate) fn late_device(&self) -> usize {
+        self.words.late_device
+    }
+
     pub(crate) fn word(&self) -> &'static AtomicU64 {
-        word_at(self.word)
+        word_at(self.words.word)
+    }
+
+    /// The address of the word that holds the stream.
+    pub(crate) fn word_address(&self) -> usize {
+        self.words.word
     }
 }
 
@@ -95,21 +144,33 @@ pub(crate) struct Lane {
 struct LaneState {
     /// Operations queued and not done.
     pending: usize,
-    /// The index of its seat.
-    seat: Option<usize>,
-    ticket: u64,
+    /// Its seat.
+    own: Option<Ring>,
+    /// The last number that a copy was given to tell.
+    told: u64,
+    /// More of them. Asked for once, whether there are any or none.
     ring: Option<Ring>,
+    asked: bool,
 }
 
 /// Adjacent seats, for operations that fill some while others are copied.
 #[derive(Debug)]
 struct Ring {
     seats: Range<usize>,
-    /// The last ticket given out for each seat's word.
-    tickets: Vec<u64>,
+    /// The last ticket given out for each word.
+    tickets: Vec<[u64; CELLS]>,
 }
 
-/// A place of a ring: as much memory as several seats have, and the words of the first.
+impl Ring {
+    fn new(reserve: &Reserve, seats: Range<usize>) -> Ring {
+        let words = |index| {
+            std::array::from_fn(|cell| reserve.place(index, cell, 0, 0).word().load(Ordering::Acquire))
+        };
+        Ring { tickets: seats.clone().map(words).collect(), seats }
+    }
+}
+
+/// A place for pieces that are filled ahead.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
     pub(crate) seat: Seat,
@@ -117,22 +178,30 @@ pub(crate) struct Slot {
     pub(crate) before: u64,
 }
 
+/// What an operation that fills ahead uses of its lane.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    pub(crate) all: Vec<Slot>,
+    pub(crate) told: Told,
+    /// The last number before those that its copies tell.
+    pub(crate) before: u64,
+}
+
 impl Lane {
     /// Begins an operation. The first one takes a seat.
     pub(crate) fn enter(&self) -> Result<Seat> {
         let (mut state, reserve) = (lock(&self.state), self.reserve.get());
-        let seat = match state.seat {
-            Some(index) => reserve.seat(index),
+        let index = match &state.own {
+            Some(own) => own.seats.start,
             None => {
                 let index = reserve.take()?;
-                state.seat = Some(index);
-                let seat = reserve.seat(index);
-                state.ticket = seat.word().load(Ordering::Acquire);
-                seat
+                state.own = Some(Ring::new(reserve, index..index + 1));
+                state.told = reserve.told(index).get();
+                index
             }
         };
         state.pending += 1;
-        Ok(seat)
+        Ok(reserve.seat(index))
     }
 
     /// Ends an operation. The last one leaves the seat to other streams.
@@ -140,10 +209,11 @@ impl Lane {
         let mut state = lock(&self.state);
         state.pending -= 1;
         if state.pending == 0
-            && let Some(seat) = state.seat.take()
+            && let Some(own) = state.own.take()
         {
             let reserve = self.reserve.get();
-            reserve.leave(seat);
+            reserve.leave(own.seats.start);
+            state.asked = false;
             if let Some(ring) = state.ring.take() {
                 reserve.leave_ring(ring.seats);
             }
@@ -154,39 +224,61 @@ impl Lane {
         self.reserve.get().block_len()
     }
 
-    /// How many seats the ring of a stream has that an operation has entered. The first who asks determines it: at most
-    /// `most`, or none, where the reserve can spare no two.
+    /// How far apart two slots of one Block lie.
+    pub(crate) fn half_block(&self) -> usize {
+        let half = self.block_len() / CELLS;
+        half - half % PAGE
+    }
+
+    /// How many adjacent seats there are for operations that fill ahead, of a stream that one has entered. The first who asks
+    /// determines it: at most `most`, or one, its own, where the reserve can spare no two.
     pub(crate) fn ring(&self, most: usize) -> usize {
         let mut state = lock(&self.state);
-        if state.ring.is_none() {
+        if !state.asked {
             let reserve = self.reserve.get();
-            state.ring = reserve.take_ring(most).map(|seats| {
-                let word = |index| reserve.seat(index).word().load(Ordering::Acquire);
-                Ring { tickets: seats.clone().map(word).collect(), seats }
-            });
+            state.asked = true;
+            state.ring = reserve.take_ring(most).map(|seats| Ring::new(reserve, seats));
         }
-        state.ring.as_ref().map_or(0, |ring| ring.seats.len())
+        state.ring.as_ref().map_or(1, |ring| ring.seats.len())
     }
 
-    /// Takes `count` slots of so many seats each for an operation, which makes `uses` of each slot. Operations take turns:
-    /// when the stream is there, all copies of the ones before are done.
-    pub(crate) fn slots(&self, count: usize, seats: usize, uses: impl Fn(usize) -> usize) -> Vec<Slot> {
+    /// Takes slots for an operation of `pieces` pieces, each `step` bytes behind the one before: whole seats, or halves of
+    /// one. It makes `uses` of each slot. Operations take turns: when the stream is there, all copies of the ones before are
+    /// done.
+    pub(crate) fn slots(
+        &self,
+        count: usize,
+        step: usize,
+        pieces: usize,
+        uses: impl Fn(usize) -> usize,
+    ) -> Option<Slots> {
         let (mut state, reserve) = (lock(&self.state), self.reserve.get());
-        let Some(ring) = &mut state.ring else { return Vec::new() };
-        let slot = |index| {
-            let mut seat = reserve.seat(ring.seats.start + index * seats);
-            seat.block.len = seats * reserve.block_len();
-            let before = ring.tickets[index * seats];
-            ring.tickets[index * seats] += uses(index) as u64;
-            Slot { seat, before }
+        let LaneState { own, ring, told, .. } = &mut *state;
+        let own = own.as_mut()?;
+        let at = reserve.told(own.seats.start);
+        let before = *told;
+        *told += pieces as u64;
+        let ring = ring.as_mut().unwrap_or(own);
+        let block = reserve.block_len();
+        let slot = |index: usize| {
+            let (seat, cell) =
+                if step < block { (index / CELLS, index % CELLS) } else { (index * (step / block), 0) };
+            let ticket = &mut ring.tickets[seat][cell];
+            let before = *ticket;
+            *ticket += uses(index) as u64;
+            Slot { seat: reserve.place(ring.seats.start + seat, cell, cell * step, step), before }
         };
-        (0..count.min(ring.seats.len() / seats)).map(slot).collect()
+        Some(Slots { all: (0..count).map(slot).collect(), told: at, before })
     }
 
+    /// The next ticket for the word of its seat.
     pub(crate) fn next_ticket(&self) -> u64 {
         let mut state = lock(&self.state);
-        state.ticket += 1;
-        state.ticket
+        // An operation has entered.
+        state.own.as_mut().map_or(0, |own| {
+            own.tickets[0][0] += 1;
+            own.tickets[0][0]
+        })
     }
 
     /// Whether streams are held by functions that do not return.
@@ -234,6 +326,7 @@ pub(crate) struct Lanes {
     making: Mutex<()>,
     lanes: Mutex<HashMap<Key, Arc<Lane>>>,
     workers: Workers,
+    watch: Watch,
 }
 
 impl Lanes {
@@ -248,6 +341,7 @@ impl Lanes {
             making: Mutex::new(()),
             lanes: Mutex::default(),
             workers: Workers::new("hipfile-stream", THREADS),
+            watch: Watch::new("hipfile-copied"),
         }
     }
 
@@ -328,6 +422,16 @@ impl Lanes {
     /// Whether work waits for a thread.
     pub(crate) fn is_behind(&self) -> bool {
         self.workers.is_behind()
+    }
+
+    /// Whether there is somebody who looks how far streams have got.
+    pub(crate) fn can_watch(&self) -> bool {
+        self.watch.start()
+    }
+
+    /// Has somebody look until that is done.
+    pub(crate) fn watch(&self, look: Look) {
+        self.watch.add(look);
     }
 
     /// Gives work to a thread.

@@ -90,6 +90,7 @@ mod transfer;
 mod turns;
 mod usage;
 mod user_fs;
+mod watch;
 mod workers;
 
 pub use batch::{Batches, Entry, MAX_BATCH, NoOp, RawBatch};

@@ -94,6 +94,10 @@ struct State {
     threads: usize,
     /// Whether somebody waits for them.
     awaited: bool,
+    /// Whether one of them waits a moment for the stream to have copied more, and whether somebody looks for that from time to
+    /// time.
+    lingers: bool,
+    watched: bool,
 }
 
 struct Uses {
@@ -217,7 +221,7 @@ impl Driver {
         };
         let (base, most) = (ptr.0, first.len);
         let ahead = (op == Op::Read && buffer_gpu.is_some() && !direct)
-            .then(|| Ahead::new(&lane, most, lead, align as usize, inner.lanes().threads_ahead()))
+            .then(|| Ahead::new(&lane, most, lead, align as usize, inner.lanes()))
             .flatten();
         let (ahead, plan) = ahead.unzip();
         let operation = Arc::new(Operation {
@@ -244,11 +248,14 @@ impl Driver {
                 broken: None,
                 threads: 0,
                 awaited: false,
+                lingers: false,
+                watched: false,
             }),
             left: Condvar::new(),
         });
         let queue = Queueing { streams, gpu, stream, operation: &operation };
-        queue.all(copies, direct).inspect_err(|_| queue.give_up())
+        let mut queued = 0;
+        queue.all(copies, direct, &mut queued).inspect_err(|_| queue.give_up(queued))
     }
 }
 

@@ -7,6 +7,11 @@ pub(crate) use std::thread;
 /// How long a thread without work looks for some before it sleeps. About what a wake-up takes on a virtual machine.
 const LINGER: std::time::Duration = std::time::Duration::from_micros(40);
 
+/// Rests for so many microseconds, or somewhat longer.
+pub(crate) fn pause(microseconds: u64) {
+    thread::sleep(std::time::Duration::from_micros(microseconds));
+}
+
 /// Returns once `found` says so, or after a moment.
 pub(crate) fn linger(found: impl Fn() -> bool) {
     let began = std::time::Instant::now();

@@ -48,10 +48,10 @@ fn launch(
     unsafe { launch(kernel, 1, 1, 1, 256, 1, 1, 0, stream, params, extra) }
 }
 
-/// Three words in memory that the GPU reads.
-fn words(api: &HipApi, words: [usize; 3]) -> usize {
-    let late = pinned(api, 24);
-    for (bytes, word) in late.chunks_mut(8).zip(words) {
+/// The words in memory that the GPU reads: what it copies, and nowhere to tell.
+fn words(api: &HipApi, [to, from, len]: [usize; 3]) -> usize {
+    let late = pinned(api, 40);
+    for (bytes, word) in late.chunks_mut(8).zip([to, from, len, 0, 0]) {
         bytes.copy_from_slice(&word.to_le_bytes());
     }
     late.as_mut_ptr().expose_provenance()
@@ -83,6 +83,18 @@ fn the_words_are_read_when_the_kernel_runs() {
         ok!((api.hipStreamSynchronize)(stream));
         let expected = [vec![8; late], vec![0; 100 - late]].concat();
         assert_eq!(read(api, device, 100), expected);
+    }
+    // It tells that it has begun, also if there is nothing to copy.
+    for len in [0, 1] {
+        let (told, late) = (word(api), words(api, [device.addr(), source.as_ptr().expose_provenance(), len]));
+        for (at, value) in [(24, core::ptr::from_ref(told).expose_provenance()), (32, 77)] {
+            let word = core::ptr::with_exposed_provenance_mut::<u64>(late + at);
+            // SAFETY: two of the words above, which nobody uses yet.
+            unsafe { word.write(value as u64) };
+        }
+        assert_eq!(launch(api, kernel, late, stream, false), HipError::SUCCESS);
+        ok!((api.hipStreamSynchronize)(stream));
+        assert_eq!(told.load(Ordering::Acquire), 77);
     }
     // On a clear stream it is done at once.
     let target = pinned(api, 100);

@@ -177,8 +177,9 @@ pub(crate) struct Pinned {
     pub(crate) len: usize,
 }
 
-/// What a late copy copies, in the memory it reads it from: destination, source, length.
-pub(crate) type LateWords = [std::sync::atomic::AtomicU64; 3];
+/// What a late copy copies, in the memory it reads it from: destination, source, length; and where it says, when it begins,
+/// that what came before it on its stream is done, and by which number. 0 for nowhere.
+pub(crate) type LateWords = [std::sync::atomic::AtomicU64; 5];
 
 /// Threads of a group of the late copy.
 pub(crate) const LATE_THREADS: u32 = 1024;
@@ -247,7 +248,7 @@ pub(crate) trait Streams: Send + Sync {
     /// Has the stream wait until the word of [`Streams::alloc_word`] is at least `value`.
     fn wait(&self, gpu: u32, stream: StreamPtr, word: usize, value: u64) -> Result<()>;
 
-    /// Has the stream copy what the words at `late` say when it gets there, at most `most` bytes.
+    /// Has the stream copy what the [`LateWords`] at `late` say when it gets there, at most `most` bytes.
     ///
     /// # Safety
     /// The words must then name memory that a GPU may copy between, and stay until the copy is done.

@@ -4,13 +4,16 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Mutex;
 
-use super::{Seat, lock};
+use super::{CELLS, Seat, Told, Words, lock};
 use crate::device::{Device, Pinned, Streams};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sys;
 
-/// Bytes of a seat beside its Block: three words for copies, one to park at.
-const CONTROL: usize = 64;
+/// Bytes of a seat beside its Block: lines of 64, one for each of its cells' words and one to tell at.
+const CONTROL: usize = (CELLS + 1) * LINE;
+const LINE: usize = 64;
+/// Where in a cell's line the word is that parked functions look at, behind those of the copy.
+const PARK: usize = 48;
 /// `hipErrorOutOfMemory`, what a caller is told when the reserve is used up. The same number in CUDA.
 const OUT_OF_MEMORY: u32 = 2;
 
@@ -22,7 +25,10 @@ pub(super) struct Reserve {
     block_len: usize,
     parks: bool,
     /// By their place in memory, in which their Blocks are adjacent.
-    seats: Vec<Seat>,
+    blocks: Vec<Pinned>,
+    /// Of each seat.
+    words: Vec<[Words; CELLS]>,
+    told: Vec<Told>,
     free: Mutex<Free>,
     /// The copy kernel of each GPU.
     kernels: Mutex<HashMap<u32, usize>>,
@@ -49,9 +55,10 @@ impl Free {
     }
 
     /// At least two adjacent seats and at most `most`, from the far end. Rings never have more than half of all, so that
-    /// streams find a seat.
+    /// streams find a seat; and each no more than half of what is left of that, so that who comes later finds some too.
     fn take_ring(&mut self, most: usize) -> Option<Range<usize>> {
-        let most = most.min((self.taken.len() / 2).saturating_sub(self.in_rings));
+        let left = (self.taken.len() / 2).saturating_sub(self.in_rings);
+        let most = most.min((left / 2).max(2)).min(left);
         let mut best = 0..0;
         let mut end = self.taken.len();
         while end > best.len() && best.len() < most {
@@ -88,7 +95,7 @@ impl Reserve {
     ) -> Result<Reserve> {
         let parks = !streams.can_wait(gpu);
         let fits = |kept: &Reserve| {
-            (kept.runtime, kept.emulated, kept.block_len, kept.seats.len(), kept.parks, kept.forks)
+            (kept.runtime, kept.emulated, kept.block_len, kept.blocks.len(), kept.parks, kept.forks)
                 == (device.name(), device.is_emulated(), block_len, count, parks, sys::forks())
         };
         if let Ok(mut kept) = KEPT.try_lock()
@@ -96,17 +103,21 @@ impl Reserve {
         {
             return Ok(kept.swap_remove(at));
         }
-        let memory = streams.alloc_pinned(gpu, count * (block_len + CONTROL))?;
-        let mut seats = Vec::with_capacity(count);
+        let memory = streams.alloc_pinned(gpu, count * (block_len + CONTROL) + LINE)?;
+        let at = |offset, len| Pinned { host: memory.host + offset, device: memory.device + offset, len };
+        // The lines behind the Blocks.
+        let line = |index: usize, of: usize| {
+            at((count * block_len).next_multiple_of(LINE) + index * CONTROL + of * LINE, LINE)
+        };
+        let mut words = Vec::with_capacity(count);
         for index in 0..count {
-            let (block, control) = (index * block_len, count * block_len + index * CONTROL);
-            let late_host = memory.host + control;
-            seats.push(Seat {
-                block: Pinned { host: memory.host + block, device: memory.device + block, len: block_len },
-                late_host,
-                late_device: memory.device + control,
-                word: if parks { late_host + 32 } else { streams.alloc_word(gpu)? },
-            });
+            let mut cells = [Words::default(); CELLS];
+            for (cell, words) in cells.iter_mut().enumerate() {
+                let Pinned { host, device, .. } = line(index, cell);
+                let word = if parks { host + PARK } else { streams.alloc_word(gpu)? };
+                *words = Words { late_host: host, late_device: device, word };
+            }
+            words.push(cells);
         }
         Ok(Reserve {
             runtime: device.name(),
@@ -114,7 +125,9 @@ impl Reserve {
             block_len,
             parks,
             free: Mutex::new(Free::new(count)),
-            seats,
+            blocks: (0..count).map(|index| at(index * block_len, block_len)).collect(),
+            told: (0..count).map(|index| Told::new(line(index, CELLS))).collect(),
+            words,
             kernels: Mutex::default(),
             forks: sys::forks(),
         })
@@ -140,7 +153,20 @@ impl Reserve {
     }
 
     pub(super) fn seat(&self, index: usize) -> Seat {
-        self.seats[index]
+        self.place(index, 0, 0, self.block_len)
+    }
+
+    /// So much memory from a place in a seat's Block on, which may go on in the Blocks behind it, with one of its cells.
+    pub(super) fn place(&self, index: usize, cell: usize, from: usize, len: usize) -> Seat {
+        let Pinned { host, device, .. } = self.blocks[index];
+        Seat {
+            block: Pinned { host: host + from, device: device + from, len },
+            words: self.words[index][cell],
+        }
+    }
+
+    pub(super) fn told(&self, index: usize) -> Told {
+        self.told[index]
     }
 
     /// A seat, by its index.
@@ -205,12 +231,14 @@ mod tests {
     #[test]
     fn rings_are_adjacent_and_leave_half() {
         let mut free = Free::new(16);
-        assert_eq!(free.take_ring(6), Some(10..16));
-        assert_eq!(free.take_ring(6), Some(8..10), "half is the limit");
+        assert_eq!(free.take_ring(6), Some(12..16), "half of what is left");
+        assert_eq!(free.take_ring(6), Some(10..12));
+        assert_eq!(free.take_ring(6), Some(8..10), "half of all is the limit");
         assert_eq!(free.take_ring(2), None);
         let seats: Vec<_> = std::iter::from_fn(|| free.take()).collect();
         assert_eq!(seats, [0, 1, 2, 3, 4, 5, 6, 7]);
-        free.leave_ring(10..16);
+        free.leave_ring(12..16);
+        free.leave_ring(10..12);
         assert_eq!(free.take_ring(1), None, "one seat is no ring");
         assert_eq!(std::iter::from_fn(|| free.take()).count(), 6);
         free.leave_ring(8..10);
@@ -221,6 +249,9 @@ mod tests {
         assert_eq!(free.take_ring(8), Some(6..10));
         assert_eq!(free.take_ring(8), Some(3..5));
         assert_eq!(free.take_ring(8), None);
+        let mut free = Free::new(64);
+        let lens = std::iter::from_fn(|| free.take_ring(32).map(|ring| ring.len()));
+        assert_eq!(lens.collect::<Vec<_>>(), [16, 8, 4, 2, 2]);
     }
 
     #[test]

@@ -1,23 +1,24 @@
 //! A large read on a stream, of which later pieces are filled while earlier ones are copied. The stream's copies each wait
-//! for their own piece. No thread waits for a copy: who finds nothing to fill leaves, and the stream calls for one when it has
-//! copied more. It queues nothing on the stream.
+//! for their own piece, and each tells when it begins that those before it are done. No thread waits for that longer than a
+//! moment: who finds nothing to fill leaves it to somebody who looks from time to time. It queues nothing on the stream.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard};
 
-use super::plan::{Cut, Part, Plan, Ready, ring_blocks};
+use super::plan::{Cut, Part, Plan, Ready, Room, ring_blocks};
 use super::{Ask, Call, Operation, State, Uses, checked, lock};
 use crate::error::{Error, Result};
-use crate::lane::{Lane, Seat, Slot};
+use crate::lane::{Lane, Lanes, Seat, Slot, Slots};
 use crate::route::{Pause, Stage};
 use crate::stats::{self, Split};
+use crate::sync::linger;
 
 /// Where the pieces of a read lie in turn, and who fills them.
 #[derive(Debug)]
 pub(super) struct Ahead {
     cut: Cut,
-    slots: Vec<Slot>,
+    slots: Slots,
     /// Most threads that fill at the same time.
     threads: usize,
 }
@@ -30,13 +31,16 @@ impl Ahead {
         most: usize,
         lead: usize,
         align: usize,
-        threads: usize,
+        lanes: &Lanes,
     ) -> Option<(Ahead, Plan)> {
-        let block = lane.block_len();
+        let (block, threads) = (lane.block_len(), lanes.threads_ahead());
         let wanted = ring_blocks(most, block, threads);
-        let ring = if wanted > 1 { lane.ring(wanted) } else { 0 };
-        let cut = Cut::new(most, lead, align, ring, block)?;
-        let slots = lane.slots(cut.slots, cut.blocks, |slot| cut.uses(slot));
+        if wanted == 0 || !lanes.can_watch() {
+            return None;
+        }
+        let room = Room { ring: lane.ring(wanted), block, half: lane.half_block() };
+        let cut = Cut::new(most, lead, align, room, threads)?;
+        let slots = lane.slots(cut.slots, cut.step, cut.pieces, |slot| cut.uses(slot))?;
         Some((Ahead { cut, slots, threads }, Plan::new(cut)))
     }
 
@@ -46,8 +50,13 @@ impl Ahead {
 
     /// Where a piece lies, and what its word reaches when it is there.
     pub(super) fn slot(&self, piece: usize) -> (Seat, u64) {
-        let Slot { seat, before } = self.slots[piece % self.slots.len()];
-        (seat, before + 1 + (piece / self.slots.len()) as u64)
+        let Slot { seat, before } = self.slots.all[piece % self.cut.slots];
+        (seat, before + 1 + (piece / self.cut.slots) as u64)
+    }
+
+    /// How many pieces the stream is known to have copied.
+    fn copied(&self) -> usize {
+        self.slots.told.get().saturating_sub(self.slots.before) as usize
     }
 }
 
@@ -72,15 +81,63 @@ impl Operation {
         if self.wants_thread() {
             return self.push(None);
         }
-        self.look_on(&mut lock(&self.state));
+        let mut state = lock(&self.state);
+        self.look_on(&mut state);
+        self.have_watched(&mut state);
     }
 
-    /// Nothing is to be filled any more, nor copied but what is filled.
-    pub(super) fn abandon(&self, state: &mut State) {
+    /// Nothing is to be filled any more, nor copied but what is filled; so many copies were queued.
+    pub(super) fn abandon(self: &Arc<Self>, state: &mut State, queued: usize) {
         if let Some(plan) = &mut state.plan {
-            plan.abandon();
+            plan.abandon(queued);
             self.look_on(state);
+            self.have_watched(state);
         }
+    }
+
+    /// Has somebody look for what the stream has copied, if there are pieces that wait for it.
+    fn have_watched(self: &Arc<Self>, state: &mut State) {
+        if !state.watched && state.plan.as_ref().is_some_and(Plan::is_waiting) {
+            state.watched = true;
+            let operation = Arc::clone(self);
+            self.inner.lanes().watch(Box::new(move || operation.glance()));
+        }
+    }
+
+    /// Looks once for what the stream has copied, and gives to a thread what is to be filled then. Whether that is all.
+    fn glance(self: &Arc<Self>) -> bool {
+        let mut state = lock(&self.state);
+        if self.ahead.as_ref().is_some_and(|ahead| state.threads >= ahead.threads) {
+            // One of them will look.
+            return false;
+        }
+        let task = self.next(&mut state);
+        state.watched = task.is_none() && state.plan.as_ref().is_some_and(Plan::is_waiting);
+        state.threads += usize::from(task.is_some());
+        let done = !state.watched;
+        drop(state);
+        if task.is_some() {
+            self.push(task);
+        }
+        done
+    }
+
+    /// What to fill next, if there is something within a moment. Of several threads without work one waits for it.
+    fn next_soon<'s>(&'s self, mut state: MutexGuard<'s, State>) -> (MutexGuard<'s, State>, Option<Task>) {
+        let task = self.next(&mut state);
+        let (Some(ahead), Some(plan)) = (&self.ahead, &state.plan) else { return (state, task) };
+        let lanes = self.inner.lanes();
+        if task.is_some() || state.lingers || state.watched || !plan.is_waiting() || lanes.is_behind() {
+            return (state, task);
+        }
+        let known = plan.copied();
+        state.lingers = true;
+        drop(state);
+        linger(|| ahead.copied() > known || lanes.is_behind());
+        state = lock(&self.state);
+        state.lingers = false;
+        let task = self.next(&mut state);
+        (state, task)
     }
 
     /// Gives the operation to a thread that counts already, to begin it or to fill a part.
@@ -96,13 +153,14 @@ impl Operation {
             None => self.begin(),
         };
         while let Some(now) = task {
-            // Others first: this one will be busy.
-            self.call_help(lock(&self.state));
+            // Others first: this one will be busy. Each calls two, since to wake up takes as long as to fill some.
+            let _ = self.call_help() && self.call_help();
             let filled = self.fill(now);
             let mut state = lock(&self.state);
             self.fits_in(&mut state, filled);
-            task = self.next(&mut state);
+            (state, task) = self.next_soon(state);
             if task.is_none() {
+                self.have_watched(&mut state);
                 return self.leave(&mut state);
             }
             drop(state);
@@ -113,7 +171,7 @@ impl Operation {
     }
 
     /// Binds the parameters. The first part; without one the thread has left.
-    fn begin(&self) -> Option<Task> {
+    fn begin(self: &Arc<Self>) -> Option<Task> {
         let mut state = lock(&self.state);
         let state = &mut *state;
         let begun = match self.bind(state) {
@@ -127,6 +185,7 @@ impl Operation {
         self.settle(state, Vec::new());
         let task = self.next(state);
         if task.is_none() {
+            self.have_watched(state);
             self.leave(state);
         }
         task
@@ -144,17 +203,17 @@ impl Operation {
         Ok(())
     }
 
-    /// Has another thread fill the next part, if there is one and not enough of them are at it; else gives the state back.
-    fn call_help<'s>(self: &Arc<Self>, mut state: MutexGuard<'s, State>) -> Option<MutexGuard<'s, State>> {
-        if self.ahead.as_ref().is_some_and(|ahead| state.threads < ahead.threads)
-            && let Some(task) = self.next(&mut state)
-        {
-            state.threads += 1;
-            drop(state);
-            self.push(Some(task));
-            return None;
+    /// Has another thread fill the next part, if there is one and not enough of them are at it. Whether it has.
+    fn call_help(self: &Arc<Self>) -> bool {
+        let mut state = lock(&self.state);
+        if self.ahead.as_ref().is_none_or(|ahead| state.threads >= ahead.threads) {
+            return false;
         }
-        Some(state)
+        let Some(task) = self.next(&mut state) else { return false };
+        state.threads += 1;
+        drop(state);
+        self.push(Some(task));
+        true
     }
 
     /// The next part to fill, if there is one now.
@@ -168,7 +227,8 @@ impl Operation {
 
     /// Goes past what has no bytes. Whether there is something to fill.
     fn look_on(&self, state: &mut State) -> bool {
-        let Some(plan) = &mut state.plan else { return false };
+        let (Some(plan), Some(ahead)) = (&mut state.plan, &self.ahead) else { return false };
+        plan.was_copied(ahead.copied());
         let mut ready = Vec::new();
         let more = plan.advance(&mut ready);
         self.publish(state, &ready);
@@ -182,7 +242,9 @@ impl Operation {
         let memory = self.base.wrapping_add(state.first.buffer_offset as usize);
         for Ready { piece, at, range } in ready {
             let (seat, ticket) = ahead.slot(*piece);
-            seat.say(memory.wrapping_add(range.start), seat.block.device + at, range.len());
+            let (to, from) = (memory.wrapping_add(range.start), seat.block.device + at);
+            let Slots { told, before, .. } = ahead.slots;
+            seat.say_and_tell(to, from, range.len(), told, before + *piece as u64);
             self.lane.open(seat.word(), ticket);
         }
     }
@@ -204,7 +266,7 @@ impl Operation {
         let whole = checked(self.op, &uses.file, &uses.buffer, self.base, ask)?;
         let transfer = whole.part(part.range.clone());
         // SAFETY: the slot is this operation's, the part this thread's; the copy from it is over or not yet begun.
-        let bytes = unsafe { ahead.slots[part.slot].seat.part(part.place.clone()) };
+        let bytes = unsafe { ahead.slots.all[part.slot].seat.part(part.place.clone()) };
         let mut collected = Vec::new();
         let mut stage = Stage::new(bytes, self.quantum, 0..0, &mut collected);
         match self.inner.carry_part(&transfer, part.is_first(), &mut stage, split) {
@@ -254,23 +316,6 @@ impl Operation {
 pub(super) unsafe extern "C" fn arrive(data: *mut c_void) {
     // SAFETY: as this function demands.
     unsafe { Box::from_raw(data.cast::<Call>()) }.operation.arrive();
-}
-
-/// The stream has copied all pieces before the one that the ticket names.
-///
-/// # Safety
-/// As [`super::hand_over`].
-pub(super) unsafe extern "C" fn copied(data: *mut c_void) {
-    // SAFETY: as this function demands.
-    let Call { operation, ticket } = unsafe { *Box::from_raw(data.cast::<Call>()) };
-    let mut state = lock(&operation.state);
-    if let Some(plan) = &mut state.plan {
-        plan.was_copied(ticket as usize);
-    }
-    // One thread calls for the others.
-    if let Some(mut state) = operation.call_help(state) {
-        operation.look_on(&mut state);
-    }
 }
 
 /// Where streams cannot wait: holds the stream until the piece that the ticket names is there.

@@ -10,10 +10,11 @@ pub(super) const LEAST_BLOCKS: usize = 4;
 const RING: usize = 4 << 20;
 /// As many pieces a transfer has, or more where they would not be a Block long, or less than a fourth of the ring.
 const PIECES: usize = 32;
-/// Parts of a piece, which several threads read at once.
+/// Most parts of a piece, which several threads read at once; they are no smaller than a fourth of a Block.
 const PARTS: usize = 4;
 
-/// How many Blocks of `block` bytes a read of `most` bytes would have as a ring, which so many threads read into.
+/// How many Blocks of `block` bytes a read of `most` bytes would have as a ring, which so many threads read into; 0 where it
+/// is not filled ahead.
 pub(super) fn ring_blocks(most: usize, block: usize, threads: usize) -> usize {
     if most / block < LEAST_BLOCKS { 0 } else { (most / 2).min(threads * RING) / block }
 }
@@ -24,8 +25,8 @@ pub(super) fn ring_blocks(most: usize, block: usize, threads: usize) -> usize {
 pub(super) struct Cut {
     /// Pieces that are in memory at once.
     pub(super) slots: usize,
-    /// Blocks of each slot.
-    pub(super) blocks: usize,
+    /// Bytes from one slot to the next: whole Blocks, or half of one.
+    pub(super) step: usize,
     /// Bytes of a part, a multiple of the file's alignment.
     part: usize,
     /// Parts of a piece.
@@ -34,20 +35,36 @@ pub(super) struct Cut {
     pub(super) pieces: usize,
 }
 
+/// The memory that pieces are to lie in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// Adjacent Blocks.
+    pub(super) ring: usize,
+    /// Bytes of a Block, and of half of one.
+    pub(super) block: usize,
+    pub(super) half: usize,
+}
+
 impl Cut {
-    /// A read of at most `most` bytes that begins up to `lead` bytes after a multiple of `align`, in a ring of so many Blocks.
-    /// `None` where that is no gain.
-    pub(super) fn new(most: usize, lead: usize, align: usize, ring: usize, block: usize) -> Option<Cut> {
-        let blocks = (most / PIECES / block).max(1).next_power_of_two().min((ring / 4).max(1));
-        let (mut slots, parts) = (ring / blocks, PARTS.min(blocks));
-        let part = blocks * block / parts;
+    /// A read of at most `most` bytes that begins up to `lead` bytes after a multiple of `align`, for so many threads. `None`
+    /// where the alignment is too coarse.
+    pub(super) fn new(most: usize, lead: usize, align: usize, room: Room, threads: usize) -> Option<Cut> {
+        let Room { ring, block, half } = room;
+        let (step, slots) = if ring < LEAST_BLOCKS {
+            (half, 2 * ring)
+        } else {
+            let blocks = (most / PIECES / block).max(1).next_power_of_two().min(ring / 4);
+            (blocks * block, ring / blocks)
+        };
+        // Two for each thread, so that there is always one to read.
+        let parts = (2 * threads / slots).min(step / (block / 4).max(1)).clamp(1, PARTS);
+        let part = step / parts;
         let part = part - part % align;
-        if slots < 2 || part == 0 {
+        if part == 0 {
             return None;
         }
         let pieces = (lead + most).div_ceil(part * parts);
-        slots = slots.min(pieces);
-        Some(Cut { slots, blocks, part, parts, pieces })
+        Some(Cut { slots: slots.min(pieces), step, part, parts, pieces })
     }
 
     pub(super) fn piece(&self) -> usize {
@@ -57,18 +74,6 @@ impl Cut {
     /// How often a slot is used.
     pub(super) fn uses(&self, slot: usize) -> usize {
         (self.pieces - slot).div_ceil(self.slots)
-    }
-
-    /// Whether the stream is to say that it has copied all before this piece. It says so for half the ring at once, since
-    /// it stands still meanwhile.
-    pub(super) fn is_told_before(&self, piece: usize) -> bool {
-        let half = (self.slots / 2).max(1);
-        let told = piece - piece % half;
-        // Nobody needs to know it of the last ones.
-        piece > 0
-            && told == piece
-            && told < self.pieces
-            && told - half < self.pieces.saturating_sub(self.slots)
     }
 }
 
@@ -178,9 +183,14 @@ impl Plan {
         ends
     }
 
-    /// Nothing more is to be read, nor copied but what is ready.
-    pub(super) fn abandon(&mut self) {
-        self.end = 0;
+    /// Nothing more is to be read, nor copied but what is ready; and no more than so many copies were queued.
+    pub(super) fn abandon(&mut self, queued: usize) {
+        (self.end, self.cut.pieces) = (0, self.cut.pieces.min(queued));
+    }
+
+    /// Whether there are pieces that wait for the stream to have copied earlier ones.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.next / self.cut.parts < self.cut.pieces
     }
 
     fn take_back(&self, ready: &mut Vec<Ready>) {
@@ -197,9 +207,14 @@ impl Plan {
         self.end
     }
 
-    /// The stream has copied all pieces before this one.
+    /// Pieces that the stream is known to have copied.
+    pub(super) fn copied(&self) -> usize {
+        self.copied
+    }
+
+    /// The stream has copied so many pieces.
     pub(super) fn was_copied(&mut self, pieces: usize) {
-        self.copied = pieces;
+        self.copied = self.copied.max(pieces.min(self.cut.pieces));
     }
 
     /// Whether all of the prefix was read.
@@ -237,35 +252,29 @@ mod tests {
 
     #[test]
     fn large_reads_have_few_commands_and_small_ones_small_pieces() {
-        let cut = |most| {
-            let ring = ring_blocks(most, MIB, 8);
-            Cut::new(most, 4095, 4096, ring, MIB).map(|cut| (cut.slots, cut.blocks, cut.parts, cut.pieces))
+        let cut = |most, ring| {
+            let room = Room { ring, block: MIB, half: MIB / 2 };
+            let cut = Cut::new(most, 4095, 4096, room, 8)?;
+            Some((cut.slots, 2 * cut.step / MIB, cut.parts, cut.pieces))
         };
-        assert_eq!(cut(4 * MIB - 1), None);
-        assert_eq!(cut(4 * MIB), Some((2, 1, 1, 5)));
-        assert_eq!(cut(16 * MIB), Some((8, 1, 1, 17)));
-        assert_eq!(cut(128 * MIB), Some((8, 4, 4, 33)));
-        assert_eq!(cut(1024 * MIB), Some((4, 8, 4, 129)));
-        assert_eq!(cut(0x7fff_f000), Some((4, 8, 4, 256)));
-        assert_eq!(Cut::new(64 * MIB, 0, 4096, 1, MIB), None, "no ring");
-        assert_eq!(Cut::new(64 * MIB, 0, 2 * MIB, 8, MIB), None, "coarser than a part");
+        assert_eq!([4 * MIB - 1, 4 * MIB, 1 << 30].map(|most| ring_blocks(most, MIB, 8)), [0, 2, 32]);
+        // Its own Block, a small ring, a large one.
+        assert_eq!(cut(4 * MIB, 1), Some((2, 1, 2, 9)));
+        assert_eq!(cut(64 * MIB, 1), Some((2, 1, 2, 129)));
+        assert_eq!(cut(4 * MIB, 2), Some((4, 1, 2, 9)));
+        assert_eq!(cut(16 * MIB, 8), Some((8, 2, 2, 17)));
+        assert_eq!(cut(128 * MIB, 8), Some((4, 4, 4, 65)));
+        assert_eq!(cut(1024 * MIB, 16), Some((4, 8, 4, 257)));
+        assert_eq!(cut(1024 * MIB, 32), Some((4, 16, 4, 129)));
+        assert_eq!(cut(0x7fff_f000, 32), Some((4, 16, 4, 256)));
+        let coarse = Room { ring: 1, block: MIB, half: MIB / 2 };
+        assert_eq!(Cut::new(64 * MIB, 0, MIB, coarse, 8), None, "coarser than a part");
     }
 
     #[test]
-    fn the_stream_says_often_enough_what_it_has_copied() {
+    fn each_slot_is_used_for_its_share_of_the_pieces() {
         for (slots, pieces) in [(2, 2), (2, 9), (3, 10), (4, 129), (8, 33), (8, 8), (5, 6)] {
-            let cut = Cut { slots, blocks: 1, part: 4096, parts: 1, pieces };
-            let (mut copied, mut times) = (0, 0);
-            for piece in 0..pieces {
-                if cut.is_told_before(piece) {
-                    (copied, times) = (piece, times + 1);
-                }
-                assert!(piece < copied + slots, "piece {piece} of {pieces} in {slots} slots");
-            }
-            assert!(
-                times <= pieces / (slots / 2) && (pieces > slots || times == 0),
-                "{slots} {pieces}: {times}"
-            );
+            let cut = Cut { slots, step: 4096, part: 4096, parts: 1, pieces };
             assert_eq!((0..slots).map(|slot| cut.uses(slot)).sum::<usize>(), pieces);
         }
     }
@@ -287,6 +296,10 @@ mod tests {
         let mut memory = vec![0_u8; len];
         let (mut reading, mut here, mut short) = (Vec::<Part>::new(), 0, len);
         while here < cut.pieces {
+            // The last copy made has told of those before it when it began, and somebody sees that sooner or later.
+            if random(2) > 0 {
+                plan.was_copied(here.saturating_sub(1));
+            }
             let mut ready = Vec::new();
             let more = plan.advance(&mut ready);
             if more && (reading.is_empty() || random(3) > 0) {
@@ -312,9 +325,6 @@ mod tests {
             while let Some(Some(range)) = words.get(here) {
                 memory[range.clone()].iter_mut().for_each(|times| *times += 1);
                 here += 1;
-                if cut.is_told_before(here) {
-                    plan.was_copied(here);
-                }
                 if random(2) == 0 {
                     break;
                 }
@@ -334,25 +344,29 @@ mod tests {
             let len = [0, 1, 90, 160, 233][seed as usize / 3 % 5];
             let part = 8;
             let pieces = (7_usize + 240).div_ceil(part * parts);
-            run(seed, Cut { slots: slots.min(pieces), blocks: 1, part, parts, pieces }, lead, len);
+            run(seed, Cut { slots: slots.min(pieces), step: 24, part, parts, pieces }, lead, len);
         }
     }
 
     #[test]
     fn what_is_abandoned_copies_nothing_more() {
-        let mut plan = Plan::new(Cut { slots: 2, blocks: 1, part: 8, parts: 1, pieces: 4 });
-        plan.bind(0, 32);
+        let mut plan = Plan::new(Cut { slots: 2, step: 8, part: 8, parts: 1, pieces: 5 });
+        plan.bind(0, 40);
         let mut ready = Vec::new();
         assert!(plan.advance(&mut ready));
         let (first, second) = (plan.take(), plan.take());
         plan.done(&first, 8, &mut ready);
-        plan.abandon();
+        plan.abandon(4);
         plan.done(&second, 8, &mut ready);
         let ranges: Vec<_> = ready.iter().map(|ready| (ready.piece, ready.range.clone())).collect();
         assert_eq!(ranges, [(0, 0..8), (1, 0..0)]);
         ready.clear();
+        assert!(plan.is_waiting());
+        plan.was_copied(1);
+        assert!(!plan.advance(&mut ready) && plan.is_waiting());
         plan.was_copied(2);
         assert!(!plan.advance(&mut ready) && ready.iter().all(|ready| ready.range.is_empty()));
-        assert_eq!(ready.len(), 2);
+        assert_eq!(ready.len(), 2, "the fifth was not queued");
+        assert!(!plan.is_waiting());
     }
 }

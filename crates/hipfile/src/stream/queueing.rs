@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::ahead::{Ahead, arrive, copied, park_ahead};
+use super::ahead::{Ahead, arrive, park_ahead};
 use super::{Call, Operation, done, hand_over, lock, park, plan_write, start};
 use crate::device::{HostFn, StreamPtr, Streams};
 use crate::error::Result;
@@ -17,10 +17,11 @@ pub(super) struct Queueing<'a> {
 }
 
 impl Queueing<'_> {
-    /// `copies` where nothing is filled ahead; `direct` where an engine may move some of it past the host.
-    pub(super) fn all(&self, copies: usize, direct: bool) -> Result<()> {
+    /// `copies` where nothing is filled ahead; `direct` where an engine may move some of it past the host. `queued` counts
+    /// the pieces filled ahead that the stream waits for, also when it fails.
+    pub(super) fn all(&self, copies: usize, direct: bool, queued: &mut usize) -> Result<()> {
         if let Some(ahead) = &self.operation.ahead {
-            self.ahead(ahead)?;
+            self.ahead(ahead, queued)?;
             return self.call(done, 0);
         }
         match self.operation.op {
@@ -51,7 +52,7 @@ impl Queueing<'_> {
     }
 
     /// Copies that each wait for their piece only, so that those behind are filled meanwhile.
-    fn ahead(&self, ahead: &Ahead) -> Result<()> {
+    fn ahead(&self, ahead: &Ahead, queued: &mut usize) -> Result<()> {
         let (operation, cut) = (self.operation, ahead.cut());
         if self.has_come() {
             operation.arrive();
@@ -59,16 +60,14 @@ impl Queueing<'_> {
             self.call(arrive, 0)?;
         }
         for piece in 0..cut.pieces {
-            if cut.is_told_before(piece) {
-                self.call(copied, piece as u64)?;
-            }
             let (slot, ticket) = ahead.slot(piece);
             if operation.lane.parks() {
                 self.call(park_ahead, piece as u64)?;
             } else {
-                self.streams.wait(self.gpu, self.stream, slot.word, ticket)?;
+                self.streams.wait(self.gpu, self.stream, slot.word_address(), ticket)?;
             }
-            let (kernel, late) = (operation.lane.kernel, slot.late_device);
+            *queued = piece + 1;
+            let (kernel, late) = (operation.lane.kernel, slot.late_device());
             // SAFETY: the words are set before the wait is over, to a piece of the buffer, which is held, and of the slot's
             // Blocks; both stay until `done`, which comes after all copies.
             unsafe { self.streams.copy(self.gpu, self.stream, kernel, late, cut.piece()) }?;
@@ -99,7 +98,7 @@ impl Queueing<'_> {
         } else {
             self.call(hand_over, ticket)?;
         }
-        self.streams.wait(self.gpu, self.stream, operation.seat.word, ticket)
+        self.streams.wait(self.gpu, self.stream, operation.seat.word_address(), ticket)
     }
 
     /// Whether the stream is here already. Then no function of the stream's need say so, which costs more than most reads,
@@ -111,7 +110,7 @@ impl Queueing<'_> {
 
     fn copy(&self) -> Result<()> {
         let operation = self.operation;
-        let (kernel, late) = (operation.lane.kernel, operation.seat.late_device);
+        let (kernel, late) = (operation.lane.kernel, operation.seat.late_device());
         let most = operation.most.min(operation.seat.block.len);
         // SAFETY: the words are set before each copy to a piece of the buffer, which is held, and of the seat's Block;
         // both stay until `done`, which comes after all copies.
@@ -119,11 +118,11 @@ impl Queueing<'_> {
     }
 
     /// Something could not be queued: what is queued must do nothing, and the caller's variables are not touched again.
-    pub(super) fn give_up(&self) {
+    pub(super) fn give_up(&self, queued: usize) {
         let mut state = lock(&self.operation.state);
         state.caller = None;
         state.result = Some(Ok(0));
-        self.operation.abandon(&mut state);
+        self.operation.abandon(&mut state, queued);
         drop(state);
         if self.call(done, 0).is_err() {
             // A copy may be queued that nothing comes after: its memory is never used again.

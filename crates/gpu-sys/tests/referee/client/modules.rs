@@ -59,9 +59,9 @@ fn the_late_copy_compiles_loads_and_copies() {
 
         // The words are read when the stream gets there.
         let mut late = pinned.wrapping_byte_add(4096);
-        let words = late.cast::<[u64; 3]>();
+        let words = late.cast::<[u64; 5]>();
         // SAFETY: the words lie inside the pinned memory, are aligned, and nothing is queued yet that reads them.
-        unsafe { words.write([memory.at.addr() as u64, pinned.addr() as u64, 0]) };
+        unsafe { words.write([memory.at.addr() as u64, pinned.addr() as u64, 0, 0, 0]) };
         ok!(hipStreamWriteValue64(stream, late.wrapping_byte_add(16), 1234, 0));
         let mut arguments: [*mut c_void; 1] = [(&raw mut late).cast()];
         let (arguments, none) = (arguments.as_mut_ptr(), core::ptr::null_mut());

@@ -9,7 +9,8 @@ use super::Cuda;
 use crate::device::{HostFn, LATE_THREADS, Pinned, StreamPtr, Streams, late_groups};
 use crate::error::Result;
 
-/// Copies `late[2]` bytes from `late[1]` to `late[0]`. One thread of a block reads the words for all: loads of host memory
+/// Copies `late[2]` bytes from `late[1]` to `late[0]`, and stores `late[4]` at `late[3]` when it begins, unless that is 0: what
+/// was queued on the stream before it is done then. One thread of a block reads the words for all: loads of host memory
 /// by every thread would take longer than most copies. They are plain loads, as those of the bytes are: the kernel begins
 /// after the wait before it, and no cache of the GPU keeps host memory from one launch to the next. Volatile ones take turns,
 /// 3 us for each block. Stores are of 16 aligned bytes; where the source is aligned differently, those are shifted together
@@ -32,9 +33,17 @@ setp.ne.u32 %p0, %r2, 0;
 ld.global.u64 %d1, [%d0];
 ld.global.u64 %d2, [%d0+8];
 ld.global.u64 %d3, [%d0+16];
+ld.global.u64 %d27, [%d0+24];
+ld.global.u64 %d28, [%d0+32];
 st.shared.u64 [words], %d1;
 st.shared.u64 [words+8], %d2;
 st.shared.u64 [words+16], %d3;
+mov.u32 %r0, %ctaid.x;
+setp.ne.u32 %p0, %r0, 0;
+@%p0 bra KNOWN;
+setp.eq.u64 %p0, %d27, 0;
+@%p0 bra KNOWN;
+st.volatile.global.u64 [%d27], %d28;
 KNOWN:
 bar.sync 0;
 ld.shared.u64 %d1, [words];

@@ -9,16 +9,20 @@ use super::Hip;
 use crate::device::{HostFn, LATE_THREADS, Pinned, StreamPtr, Streams, late_groups};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Copies `late[2]` bytes from `late[1]` to `late[0]`. One thread of a block reads the words for all: loads of host memory
+/// Copies `late[2]` bytes from `late[1]` to `late[0]`, and stores `late[4]` at `late[3]` when it begins, unless that is 0: what
+/// was queued on the stream before it is done then. One thread of a block reads the words for all: loads of host memory
 /// by every thread would take longer than most copies. They are plain loads, as those of the bytes are: the kernel begins
 /// after the wait before it. Stores are of 16 aligned bytes; where the source is aligned differently, those are shifted
 /// together from two aligned loads, each of which has a byte that is wanted, and so leaves no page that the source is in.
 const SOURCE: &CStr = c"extern \"C\" __global__ void hipfile_copy_late(const unsigned long long *late)
 {
     __shared__ unsigned long long words[3];
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         for (int i = 0; i < 3; i++)
             words[i] = late[i];
+        if (blockIdx.x == 0 && late[3] != 0)
+            *(volatile unsigned long long *)late[3] = late[4];
+    }
     __syncthreads();
     const unsigned long long len = words[2], step = (unsigned long long)blockDim.x * gridDim.x;
     unsigned char *to = (unsigned char *)words[0];
