@@ -153,6 +153,11 @@ table! {
     }
 }
 
+/// Whether the emulated machine was made by a process of which this one is a fork: it does not serve here.
+pub fn is_of_parent() -> bool {
+    state::is_of_parent()
+}
+
 /// The emulated runtime as a function table, the same for the life of the process. Optional functions that the options
 /// hide are absent. The emulated machine is made here if it is not yet: [`init`] comes before or not at all.
 pub fn api() -> &'static HipApi {

@@ -101,6 +101,11 @@ pub(crate) fn get() -> Result<&'static State, HipError> {
     }
 }
 
+/// Whether the machine was made by a process of which this one is a fork.
+pub(crate) fn is_of_parent() -> bool {
+    matches!(STATE.get(), Some(Some(state)) if state.alive.load(Ordering::Relaxed) != 1)
+}
+
 impl State {
     fn new(options: Options) -> Result<State, String> {
         options.check()?;

@@ -85,7 +85,7 @@ fn find(config: &Config) -> Result<Hip, Absence> {
             if config.device != DeviceChoice::Emulated {
                 return Err(Absence::NotThere(error.to_string()));
             }
-            built_in().ok_or_else(|| Absence::NotThere(NO_EMULATION.to_owned()))?
+            built_in().ok_or_else(|| Absence::NotThere(no_emulation().to_owned()))?
         }
         Err(error) => {
             return Err(Absence::Unfit(Error::message(
@@ -124,10 +124,18 @@ fn find(config: &Config) -> Result<Hip, Absence> {
 }
 
 #[cfg(feature = "emulation")]
-const NO_EMULATION: &str =
-    "the emulated GPU did not start; a HIP_EMU_* variable it cannot understand is the usual cause";
+fn no_emulation() -> &'static str {
+    if hip_emu::is_of_parent() {
+        "the emulated GPU was used before a fork, and like every GPU it does not serve the child: spawn it instead"
+    } else {
+        "the emulated GPU did not start; a HIP_EMU_* variable it cannot understand is the usual cause"
+    }
+}
+
 #[cfg(not(feature = "emulation"))]
-const NO_EMULATION: &str = "the emulated GPU is not built in";
+fn no_emulation() -> &'static str {
+    "the emulated GPU is not built in"
+}
 
 #[cfg(feature = "emulation")]
 fn built_in() -> Option<(HipApi, i32, bool, Option<Library>)> {
