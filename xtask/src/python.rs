@@ -108,20 +108,26 @@ pub(crate) fn run() -> Result<(), String> {
     if chosen.len() == 1 {
         println!("SKIP: the package on a newer Python: {} is the only one here", first.name());
     }
-    if !found.iter().any(|python| python.free_threaded) {
+    let wheel = build()?;
+    chosen.iter().enumerate().try_for_each(|(at, python)| tests(python, &wheel, at == 0))?;
+    examples(first, &wheel)?;
+    // The interface of Pythons with a lock is not theirs: each has a wheel of its own.
+    let free: Vec<&Python> = found.iter().filter(|python| python.free_threaded).collect();
+    if free.is_empty() {
         println!("SKIP: the package on a free-threaded Python: there is none here");
     }
-    let wheel = build()?;
-    chosen.iter().enumerate().try_for_each(|(at, python)| {
-        // The annotations are the same for all.
-        let but = if at == 0 { "" } else { "--ignore crates/hipfile-python/tests/test_types.py" };
-        let environment = environment(python, "test", Some(Path::new(REQUIREMENTS)), &[&wheel])?;
-        interpreter(&environment)
-            .words("-m pytest -c crates/hipfile-python/pyproject.toml crates/hipfile-python/tests")
-            .words(but)
-            .run()
-    })?;
-    examples(first, &wheel)
+    free.iter().try_for_each(|python| tests(python, &build_for(&python.path, &python.name())?, false))
+}
+
+/// The tests, by one Python, of the installed wheel.
+fn tests(python: &Python, wheel: &Path, with_types: bool) -> Result<(), String> {
+    // The annotations are the same for all.
+    let but = if with_types { "" } else { "--ignore crates/hipfile-python/tests/test_types.py" };
+    let environment = environment(python, "test", Some(Path::new(REQUIREMENTS)), &[wheel])?;
+    interpreter(&environment)
+        .words("-m pytest -c crates/hipfile-python/pyproject.toml crates/hipfile-python/tests")
+        .words(but)
+        .run()
 }
 
 /// An environment's interpreter, as users start it: without the library path that cargo sets, where the emulated HIP lies.
@@ -150,14 +156,18 @@ fn examples(python: &Python, wheel: &Path) -> Result<(), String> {
 /// # Errors
 /// It does not build.
 pub(crate) fn build() -> Result<PathBuf, String> {
-    let out = layout::target().join("python/wheels");
+    build_for(&kitchen()?.join("bin/python"), "")
+}
+
+/// As [`build`], for an interpreter, in a folder of its own.
+fn build_for(interpreter: &Path, folder: &str) -> Result<PathBuf, String> {
+    let out = layout::target().join("python").join(format!("wheels{folder}"));
     let _ = fs::remove_dir_all(&out);
-    let kitchen = kitchen()?;
-    cmd(kitchen.join("bin/maturin"))
+    cmd(kitchen()?.join("bin/maturin"))
         .words("build --quiet --locked --profile dev --manifest-path crates/hipfile-python/Cargo.toml --out")
         .arg(&out)
         .arg("--interpreter")
-        .arg(kitchen.join("bin/python"))
+        .arg(interpreter)
         .run()?;
     only_wheel(&out)
 }
