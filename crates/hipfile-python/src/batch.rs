@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 
 use crate::errors::{ForPython, exception};
 use crate::global;
+use crate::numbers::{Address, Count, Handle, Offset, Seconds, Size};
 use crate::stream::deadline;
 
 /// How long a wait goes on before signals are looked at.
@@ -24,7 +25,7 @@ pub(crate) struct Batch {
 
 /// An entry as Python gives it: whether it writes, file, address, offset in the memory, offset in the file, bytes, cookie,
 /// and what keeps the memory.
-type Given = (bool, u64, usize, i64, i64, usize, u64, Py<PyAny>);
+type Given = (bool, Handle, Address, Offset, Offset, Size, u64, Py<PyAny>);
 
 /// How an entry ended: cookie, bytes, exception, or a word where it was not started.
 type Ended = (u64, Option<usize>, Option<Py<PyAny>>, Option<&'static str>);
@@ -44,8 +45,8 @@ impl Batch {
 impl Batch {
     /// A batch with room for `capacity` entries.
     #[new]
-    fn new(py: Python<'_>, capacity: usize) -> PyResult<Batch> {
-        let raw = RawBatch::new(capacity).for_python(py)?;
+    fn new(py: Python<'_>, capacity: Count) -> PyResult<Batch> {
+        let raw = RawBatch::new(capacity.0).for_python(py)?;
         Ok(Batch { raw: Mutex::new(Some(Arc::new(raw))), held: Mutex::default() })
     }
 
@@ -57,7 +58,8 @@ impl Batch {
         let mut keeps = Vec::with_capacity(entries.len());
         for (writes, file, address, buffer_offset, file_offset, len, cookie, keep) in entries {
             let op = Ok(if writes { Op::Write } else { Op::Read });
-            let (file, buffer) = (FileId::from_raw(file), DevPtr(address));
+            let (file, buffer) = (FileId::from_raw(file.0), DevPtr(address.0));
+            let (buffer_offset, file_offset, len) = (buffer_offset.0, file_offset.0, len.0);
             list.push(Entry { op, file, buffer, buffer_offset, file_offset, len, cookie });
             keeps.push((cookie, keep));
         }
@@ -76,9 +78,9 @@ impl Batch {
     /// What ended, as `(cookie, bytes, exception, word)`: waits for `least` of them, at most `timeout` seconds. An entry
     /// that was cancelled or timed out before it started has neither bytes nor exception but a word.
     #[pyo3(signature = (least, timeout=None))]
-    fn poll(&self, py: Python<'_>, least: usize, timeout: Option<f64>) -> PyResult<Vec<Ended>> {
+    fn poll(&self, py: Python<'_>, least: usize, timeout: Option<Seconds>) -> PyResult<Vec<Ended>> {
         let raw = self.raw(py)?;
-        let until = deadline(timeout)?;
+        let until = deadline(timeout);
         let mut ended = Vec::new();
         loop {
             let left = until.map_or(SIGNALS, |until| until.saturating_duration_since(Instant::now()));

@@ -1,7 +1,8 @@
 //! The process's one driver for Python: its use count, what opens it, what a fork and the interpreter's end leave behind.
 //! What it does with files and memory is in `calls`.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
@@ -24,16 +25,31 @@ static ALLOCATING: ArcSwapOption<Driver> = ArcSwapOption::const_empty();
 static STATISTICS: ArcSwapOption<Statistics> = ArcSwapOption::const_empty();
 /// Whether the interpreter is ending: from then on nothing is freed or waited for.
 static EXITING: AtomicBool = AtomicBool::new(false);
+/// How many forks lie between this process and the one that imported the package.
+static FORKS: AtomicU64 = AtomicU64::new(0);
+/// What was said of settings that are ignored. Never held while the interpreter is released.
+static SAID: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 
 fn gate() -> MutexGuard<'static, ()> {
     // Nothing under the gate leaves half a change behind.
     GATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Settings of file and environment, with what the package promises: host arrays are welcome, and a machine without a GPU
-/// gets the emulated one.
+/// Settings of file and environment. What is wrong with them is said once, however often they are asked for.
+pub(crate) fn environment() -> Config {
+    let (config, warnings) = Config::gather(&[]);
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    for warning in warnings {
+        if said.get_or_insert_default().insert(warning.clone()) {
+            hipfile::notice::line(format_args!("{warning}"));
+        }
+    }
+    config
+}
+
+/// The settings with what the package promises: host arrays are welcome, and a machine without a GPU gets the emulated one.
 fn config() -> Config {
-    let mut config = Config::from_env();
+    let mut config = environment();
     config.allow_system_memory = true;
     config.emulated_without_gpu = true;
     config
@@ -146,7 +162,7 @@ pub(crate) fn open_driver(py: Python<'_>) -> PyResult<()> {
 
 /// Takes one from the use count and closes the driver if it reaches zero; False if it was zero.
 #[pyfunction]
-pub(crate) fn close_driver() -> bool {
+pub(crate) fn close_driver(py: Python<'_>) -> bool {
     let last = {
         let _gate = gate();
         match COUNT.load(Ordering::Acquire) {
@@ -162,7 +178,11 @@ pub(crate) fn close_driver() -> bool {
         }
     };
     if let Some(driver) = last {
-        driver.close();
+        // The last to go may wait for threads of its own.
+        py.detach(|| {
+            driver.close();
+            drop(driver);
+        });
     }
     true
 }
@@ -176,11 +196,18 @@ pub(crate) fn use_count() -> i64 {
 /// Forgets, in the child of a fork, what the parent has open. It is the parent's: nothing of it is freed.
 #[pyfunction]
 pub(crate) fn after_fork_in_child() {
+    FORKS.fetch_add(1, Ordering::Release);
     COUNT.store(0, Ordering::Release);
     for driver in [OPEN.swap(None), ALLOCATING.swap(None)] {
         std::mem::forget(driver);
     }
     std::mem::forget(STATISTICS.swap(None));
+}
+
+/// What was made while this had another value was made by a process of which this one is a fork.
+#[pyfunction]
+pub(crate) fn forks() -> u64 {
+    FORKS.load(Ordering::Acquire)
 }
 
 /// Says that the interpreter is ending.
@@ -191,6 +218,12 @@ pub(crate) fn exiting() {
 
 fn made_by(py: Python<'_>, maker: &str) -> PyErr {
     let made = py.import("hipfile._errors").and_then(|errors| errors.getattr(maker)?.call0());
+    made.map_or_else(|damage| damage, PyErr::from_value)
+}
+
+/// The error of a call on what a parent made.
+pub(crate) fn of_parent(py: Python<'_>, what: &str) -> PyErr {
+    let made = py.import("hipfile._errors").and_then(|errors| errors.getattr("of_parent")?.call1((what,)));
     made.map_or_else(|damage| damage, PyErr::from_value)
 }
 

@@ -8,7 +8,10 @@ mod batch;
 mod calls;
 mod errors;
 mod global;
+#[allow(unsafe_code, reason = "asks the interpreter for its number")]
+mod interpreter;
 mod memory;
+mod numbers;
 mod report;
 #[allow(unsafe_code, reason = "submits memory that Python objects keep valid")]
 mod stream;
@@ -24,11 +27,11 @@ mod _core {
     use crate::batch::Batch;
     #[pymodule_export]
     use crate::calls::{
-        deregister_buffer, deregister_file, read, read_pieces, register_buffer, register_file,
+        close_file, deregister_buffer, deregister_file, read, read_pieces, register_buffer, register_file,
         set_page_cache, wait_for_stream, write, write_pieces,
     };
     #[pymodule_export]
-    use crate::global::{after_fork_in_child, close_driver, exiting, open_driver, use_count};
+    use crate::global::{after_fork_in_child, close_driver, exiting, forks, open_driver, use_count};
     #[pymodule_export]
     use crate::memory::DeviceMemory;
     #[pymodule_export]
@@ -37,6 +40,11 @@ mod _core {
     use crate::stream::{StreamOperation, enqueue, prepare_stream};
     #[pymodule_export]
     use crate::views::{DlpackView, HostView};
+
+    #[pymodule_init]
+    fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+        crate::interpreter::check_main(module.py())
+    }
 
     /// The version of the package and of the interface it is compatible with: major, minor, patch.
     #[pymodule_export]

@@ -4,13 +4,14 @@
 use std::sync::{Mutex, PoisonError};
 
 use hipfile::{Buffer, Driver};
-use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::errors::ForPython;
 use crate::global;
+use crate::numbers::{Ordinal, Size};
+use crate::views::HostView;
 
 /// Device memory, freed with the object.
 #[pyclass(frozen, module = "hipfile._core")]
@@ -29,6 +30,7 @@ pub(crate) struct DeviceMemory {
     /// Whether the GPU is the emulated one.
     #[pyo3(get)]
     emulated: bool,
+    forks: u64,
 }
 
 impl DeviceMemory {
@@ -38,10 +40,21 @@ impl DeviceMemory {
         driver.deregister_buffer(buffer.ptr())?;
         let emulated = driver.devices()?.iter().any(|known| known.ordinal == device && known.emulated);
         let ptr = buffer.ptr().0;
-        Ok(DeviceMemory { buffer: Mutex::new(Some(buffer)), ptr, nbytes, device, emulated })
+        Ok(DeviceMemory {
+            buffer: Mutex::new(Some(buffer)),
+            ptr,
+            nbytes,
+            device,
+            emulated,
+            forks: global::forks(),
+        })
     }
 
-    fn check(&self, offset: usize, nbytes: usize) -> PyResult<()> {
+    fn check(&self, py: Python<'_>, offset: usize, nbytes: usize) -> PyResult<()> {
+        if self.forks != global::forks() {
+            // Its lock may be held for ever, and the runtime does not serve here.
+            return Err(global::of_parent(py, "the memory of the GPU"));
+        }
         if offset.checked_add(nbytes).is_some_and(|end| end <= self.nbytes) {
             return Ok(());
         }
@@ -54,15 +67,16 @@ impl DeviceMemory {
 impl DeviceMemory {
     /// `nbytes` bytes, at least 1, on a GPU; not registered.
     #[new]
-    fn new(py: Python<'_>, nbytes: usize, device: u32) -> PyResult<DeviceMemory> {
+    fn new(py: Python<'_>, nbytes: Size, device: Ordinal) -> PyResult<DeviceMemory> {
         let driver = global::allocating().for_python(py)?;
-        py.detach(|| DeviceMemory::make(&driver, nbytes, device)).for_python(py)
+        py.detach(|| DeviceMemory::make(&driver, nbytes.0, device.0)).for_python(py)
     }
 
     /// Copies host bytes to `offset`.
-    fn upload(&self, py: Python<'_>, offset: usize, data: PyBuffer<u8>) -> PyResult<()> {
-        self.check(offset, data.len_bytes())?;
-        let bytes = data.to_vec(py)?;
+    fn upload(&self, py: Python<'_>, offset: Size, data: &HostView) -> PyResult<()> {
+        let offset = offset.0;
+        self.check(py, offset, data.len())?;
+        let bytes = data.to_vec()?;
         let copied = py.detach(|| {
             let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
             buffer.as_mut().map_or(Ok(()), |buffer| buffer.upload(offset, &bytes))
@@ -71,8 +85,9 @@ impl DeviceMemory {
     }
 
     /// `nbytes` bytes from `offset` on.
-    fn download<'py>(&self, py: Python<'py>, offset: usize, nbytes: usize) -> PyResult<Bound<'py, PyBytes>> {
-        self.check(offset, nbytes)?;
+    fn download<'py>(&self, py: Python<'py>, offset: Size, nbytes: Size) -> PyResult<Bound<'py, PyBytes>> {
+        let (offset, nbytes) = (offset.0, nbytes.0);
+        self.check(py, offset, nbytes)?;
         PyBytes::new_with(py, nbytes, |to| {
             let copied = py.detach(|| {
                 let buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,8 +101,8 @@ impl DeviceMemory {
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
         let buffer = self.buffer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if global::is_exiting() {
-            // The GPU's runtime may be gone already; the process's end frees the memory.
+        if global::is_exiting() || self.forks != global::forks() {
+            // The GPU's runtime may be gone already, and the process's end frees the memory; in a child it is the parent's.
             return std::mem::forget(buffer);
         }
         // Freeing waits for the GPU.

@@ -10,12 +10,13 @@ use pyo3::types::{PyDict, PyList};
 
 use crate::errors::ForPython;
 use crate::global;
+use crate::numbers::Handle;
 
 /// What is known about a registered file.
 #[pyfunction]
-pub(crate) fn file_info(py: Python<'_>, file: u64) -> PyResult<Bound<'_, PyDict>> {
+pub(crate) fn file_info(py: Python<'_>, file: Handle) -> PyResult<Bound<'_, PyDict>> {
     let driver = global::current_or_closed(py)?;
-    let info = py.detach(|| driver.file_info(FileId::from_raw(file))).for_python(py)?;
+    let info = py.detach(|| driver.file_info(FileId::from_raw(file.0))).for_python(py)?;
     let dict = PyDict::new(py);
     dict.set_item("path", info.path.map(PathBuf::into_os_string))?;
     dict.set_item("file_type", format!("{:?}", info.file_type).to_lowercase())?;
@@ -62,7 +63,7 @@ pub(crate) fn devices(py: Python<'_>) -> PyResult<(Bound<'_, PyList>, Option<Str
 pub(crate) fn runtimes(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
     for (name, choice) in [("hip", hipfile::DeviceChoice::Hip), ("cuda", hipfile::DeviceChoice::Cuda)] {
-        let mut config = Config::from_env();
+        let mut config = global::environment();
         config.device = choice;
         let asked = py.detach(|| {
             Driver::open_with(config, &hipfile::monitor::Statistics::none())

@@ -5,11 +5,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hipfile::{Ask, Caller, DevPtr, Error, FileId, Op, StreamPtr};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::errors::{ForPython, exception};
 use crate::global;
+use crate::numbers::{Address, Handle, Offset, Seconds, Size, StreamHandle};
 
 /// How long a wait goes on before signals are looked at.
 const SIGNALS: Duration = Duration::from_millis(100);
@@ -70,7 +70,10 @@ impl Caller for Teller {
 }
 
 /// Lets go of what is over.
-fn sweep() {
+pub(crate) fn sweep() {
+    if global::is_exiting() {
+        return;
+    }
     let over: Vec<Held> = lock(&LEFT).extract_if(.., |held| held.outcome.is_over()).collect();
     // Outside the lock: objects may run code of theirs when they go.
     drop(over);
@@ -81,17 +84,27 @@ fn sweep() {
 pub(crate) struct StreamOperation {
     held: Mutex<Option<Held>>,
     outcome: Arc<Outcome>,
+    forks: u64,
+}
+
+impl StreamOperation {
+    /// Refuses in the child of a fork, where the outcome never comes and its lock may be held for ever.
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        if self.forks == global::forks() { Ok(()) } else { Err(global::of_parent(py, "the transfer")) }
+    }
 }
 
 #[pymethods]
 impl StreamOperation {
     /// Whether it is over.
-    fn done(&self) -> bool {
-        self.outcome.is_over()
+    fn done(&self, py: Python<'_>) -> PyResult<bool> {
+        self.check(py)?;
+        Ok(self.outcome.is_over())
     }
 
     /// The bytes moved, or None while it is not over. Raises what it failed with.
     fn result(&self, py: Python<'_>) -> PyResult<Option<usize>> {
+        self.check(py)?;
         match lock(&self.outcome.result).clone() {
             None => Ok(None),
             Some(result) => result.map(Some).for_python(py),
@@ -100,8 +113,9 @@ impl StreamOperation {
 
     /// Waits until it is over or `timeout` seconds have passed; whether it is over.
     #[pyo3(signature = (timeout=None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
-        let until = deadline(timeout)?;
+    fn wait(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<bool> {
+        self.check(py)?;
+        let until = deadline(timeout);
         loop {
             let over = py.detach(|| {
                 let left =
@@ -122,21 +136,17 @@ impl StreamOperation {
 }
 
 /// When a wait of so many seconds is over; None for never.
-pub(crate) fn deadline(timeout: Option<f64>) -> PyResult<Option<std::time::Instant>> {
-    let Some(seconds) = timeout else { return Ok(None) };
-    if seconds.is_nan() {
-        return Err(PyValueError::new_err("a timeout is a number of seconds, not NaN"));
-    }
-    let span = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
-    Ok(std::time::Instant::now().checked_add(span))
+pub(crate) fn deadline(timeout: Option<Seconds>) -> Option<std::time::Instant> {
+    let span = Duration::try_from_secs_f64(timeout?.0.max(0.0)).unwrap_or(Duration::MAX);
+    std::time::Instant::now().checked_add(span)
 }
 
 impl Drop for StreamOperation {
     fn drop(&mut self) {
         let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         match held {
-            // Whatever still runs when the process ends must find its memory.
-            Some(held) if global::is_exiting() => std::mem::forget(held),
+            // Whatever still runs when the process ends must find its memory; in a child it is the parent's work.
+            Some(held) if global::is_exiting() || self.forks != global::forks() => std::mem::forget(held),
             Some(held) if !held.outcome.is_over() => lock(&LEFT).push(held),
             _ => {}
         }
@@ -150,28 +160,28 @@ impl Drop for StreamOperation {
 pub(crate) fn enqueue(
     py: Python<'_>,
     writes: bool,
-    file: u64,
-    address: usize,
-    size: usize,
-    file_offset: i64,
-    buffer_offset: i64,
-    stream: usize,
+    file: Handle,
+    address: Address,
+    size: Size,
+    file_offset: Offset,
+    buffer_offset: Offset,
+    stream: StreamHandle,
     keep: Py<PyAny>,
 ) -> PyResult<StreamOperation> {
     let driver = global::current_or_closed(py)?;
     sweep();
     let outcome = Arc::new(Outcome::default());
-    let ask = Ask { len: size, file_offset, buffer_offset };
+    let ask = Ask { len: size.0, file_offset: file_offset.0, buffer_offset: buffer_offset.0 };
     let teller = Box::new(Teller { ask, outcome: Arc::clone(&outcome) });
     let op = if writes { Op::Write } else { Op::Read };
-    let (file, address, stream) = (FileId::from_raw(file), DevPtr(address), StreamPtr(stream));
+    let (file, address, stream) = (FileId::from_raw(file.0), DevPtr(address.0), StreamPtr(stream.0));
     // SAFETY: `keep` holds the memory until the outcome is there, also when the operation's object is dropped; an address
     // given as a number is documented to be the user's to keep valid. So is the stream's handle.
     let queued = py.detach(|| unsafe { driver.enqueue(op, file, address, stream, teller) });
     match queued {
         Ok(()) => {
             let held = Held { outcome: Arc::clone(&outcome), _keep: keep };
-            Ok(StreamOperation { held: Mutex::new(Some(held)), outcome })
+            Ok(StreamOperation { held: Mutex::new(Some(held)), outcome, forks: global::forks() })
         }
         Err(error) => {
             if error.device_code().is_some() {
@@ -187,10 +197,10 @@ pub(crate) fn enqueue(
 
 /// Makes ready what operations on a stream need.
 #[pyfunction]
-pub(crate) fn prepare_stream(py: Python<'_>, stream: usize) -> PyResult<()> {
+pub(crate) fn prepare_stream(py: Python<'_>, stream: StreamHandle) -> PyResult<()> {
     let driver = match global::current() {
         Some(driver) => driver,
         None => global::allocating().for_python(py)?,
     };
-    py.detach(|| driver.prepare_stream(StreamPtr(stream))).for_python(py)
+    py.detach(|| driver.prepare_stream(StreamPtr(stream.0))).for_python(py)
 }

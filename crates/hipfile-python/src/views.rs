@@ -14,6 +14,27 @@ pub(crate) struct HostView {
     buffer: PyUntypedBuffer,
 }
 
+impl HostView {
+    /// The size in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.buffer.len_bytes()
+    }
+
+    /// A copy of the bytes.
+    pub(crate) fn to_vec(&self) -> PyResult<Vec<u8>> {
+        if !self.buffer.is_c_contiguous() {
+            return Err(PyValueError::new_err("the elements do not lie one after the other"));
+        }
+        if self.len() == 0 {
+            return Ok(Vec::new());
+        }
+        let start = self.buffer.buf_ptr().cast::<u8>();
+        // SAFETY: the exporter keeps that many bytes there while this lives. Threads that write to them meanwhile have
+        // themselves to blame, as with every copy that Python makes of a buffer.
+        Ok(unsafe { core::slice::from_raw_parts(start, self.len()) }.to_vec())
+    }
+}
+
 #[pymethods]
 impl HostView {
     /// Raises BufferError or TypeError for an object without the protocol.
@@ -46,6 +67,12 @@ impl HostView {
     #[getter]
     fn contiguous(&self) -> bool {
         self.buffer.is_c_contiguous()
+    }
+
+    /// What an element is, as the module struct writes it.
+    #[getter]
+    fn format(&self) -> String {
+        self.buffer.format().to_string_lossy().into_owned()
     }
 
     /// Elements by dimension.
@@ -121,6 +148,9 @@ pub(crate) struct DlpackView {
 /// # Safety
 /// `from` is null or points to `ndim` numbers.
 unsafe fn numbers(from: *const i64, ndim: i32) -> Option<Vec<i64>> {
+    if ndim == 0 {
+        return Some(Vec::new());
+    }
     if from.is_null() {
         return None;
     }
@@ -157,7 +187,9 @@ impl DlpackView {
             return Err(PyValueError::new_err(why));
         }
         // SAFETY: DLPack promises one number for each dimension, or null.
-        let shape = unsafe { numbers(tensor.shape, tensor.ndim) }.unwrap_or_default();
+        let Some(shape) = (unsafe { numbers(tensor.shape, tensor.ndim) }) else {
+            return Err(PyValueError::new_err("the DLPack capsule has dimensions and no shape"));
+        };
         // SAFETY: as above.
         let strides = unsafe { numbers(tensor.strides, tensor.ndim) };
         Ok(DlpackView {

@@ -46,7 +46,7 @@ def gpu():
 
     def make(nbytes, fill=0xEE):
         memory = _core.DeviceMemory(nbytes, 0)
-        memory.upload(0, bytes([fill]) * nbytes)
+        memory.upload(0, _core.HostView(bytes([fill]) * nbytes))
         return memory
 
     return make

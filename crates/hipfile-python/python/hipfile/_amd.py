@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import errno
 import os
 import sys
 from types import TracebackType
 from typing import Any
 
 from . import _core
-from ._errors import HipFileException, OpError, as_registration, make
+from ._arguments import TOP, shown, whole
+from ._errors import HipFileException, OpError, as_registration, make, of_parent_for_io
 from ._lifetime import end_registration, is_ending
 
 __all__ = [
@@ -123,9 +125,9 @@ class Buffer:
     """
 
     def __init__(self, buffer_ptr: int, length: int, flags: int) -> None:
-        self._ptr = buffer_ptr
-        self._length = length
-        self._flags = flags
+        self._ptr = whole("buffer_ptr", buffer_ptr, 0, TOP)
+        self._length = whole("length", length, 0, TOP)
+        self._flags = whole("flags", flags, -1 << 31, (1 << 31) - 1)
         self._registered = False
 
     @classmethod
@@ -134,6 +136,8 @@ class Buffer:
 
         :raises ValueError: the pointer is null.
         """
+        if not isinstance(ptr, ctypes.c_void_p):
+            raise TypeError(f"the pointer is a ctypes.c_void_p, not {shown(ptr)}")
         if not ptr.value:
             raise ValueError("the pointer is null")
         return cls(ptr.value, length, flags)
@@ -195,6 +199,8 @@ class AsyncIOHandle:
         self._file_offset = file_offset
         self._buffer_offset = buffer_offset
         self._operation: _core.StreamOperation | None = None
+        #: Whether fewer bytes than asked for are an error, as in the files of :func:`hipfile.open`.
+        self._whole = False
 
     @property
     def size(self) -> int:
@@ -241,7 +247,12 @@ class AsyncIOHandle:
             return 0
         if not self._operation.wait(timeout):
             raise TimeoutError(f"the stream has not passed the transfer after {timeout} s")
-        return self._operation.result() or 0
+        moved = self._operation.result() or 0
+        if self._whole and moved < self._size:
+            # The stream has gone on, and the memory may have changed: the system cannot be asked again for its reason.
+            told = f"{moved} of {self._size} bytes were written: the disk is full, or a limit or a fault came after them"
+            raise OSError(errno.ENOSPC, told)
+        return moved
 
 
 class Stream:
@@ -254,8 +265,8 @@ class Stream:
     _all: dict[int, int] = {}
 
     def __init__(self, stream: int, flags: int = 0) -> None:
-        self._handle = stream
-        self._flags = flags
+        self._handle = whole("stream", stream, 0, TOP)
+        self._flags = whole("flags", flags, -1 << 31, (1 << 31) - 1)
         self._registered = False
 
     @property
@@ -302,6 +313,13 @@ class Stream:
         self.deregister()
 
 
+def _ptr(buffer: Any) -> int:
+    ptr = getattr(buffer, "ptr", None)
+    if not isinstance(ptr, int):
+        raise TypeError(f"buffer is a Buffer, not {shown(buffer)}")
+    return ptr
+
+
 class FileHandle:
     """A file, opened with ``os.open`` and registered.
 
@@ -324,6 +342,7 @@ class FileHandle:
     ) -> None:
         self._fd: int | None = None
         self._handle: int | None = None
+        self._forks = 0
         self._path = path
         self._flags = flags
         self._mode = mode
@@ -361,7 +380,7 @@ class FileHandle:
         try:
             kind = FileHandleType(value)
         except ValueError:
-            raise ValueError(f"{value!r} is no FileHandleType") from None
+            raise ValueError(f"{shown(value)} is no FileHandleType") from None
         if kind is FileHandleType.OPAQUE_WIN32:
             raise NotImplementedError("handles of Windows are not supported")
         self._handle_type = kind
@@ -377,9 +396,10 @@ class FileHandle:
             raise RuntimeError(f"{self._path!r} is open already")
         if self._handle_type is not FileHandleType.OPAQUE_FD:
             raise make(OpError.IO_NOT_SUPPORTED, f"{self._handle_type.name} needs functions that Python cannot give")
-        fd = os.open(self._path, self._flags, self._mode)
+        flags, mode = whole("flags", self._flags, 0, (1 << 31) - 1), whole("mode", self._mode, 0, 0o7777)
+        fd = os.open(os.fspath(self._path), flags, mode)
         try:
-            self._handle = _core.register_file(fd)
+            self._handle, self._forks = _core.register_file(fd), _core.forks()
         except OSError as error:
             os.close(fd)
             raise as_registration(error) from error
@@ -389,19 +409,22 @@ class FileHandle:
         self._fd = fd
 
     def close(self) -> None:
-        """Deregisters and closes the file; nothing if it is not open.
+        """Deregisters and closes the file; nothing if it is not open. Waits for transfers that still use it."""
+        self._close(wait=True)
 
-        :raises HipFileException: a transfer still uses it; it stays open then.
-        """
+    def _close(self, wait: bool) -> None:
         if self._handle is None or self._fd is None:
             return
-        end_registration(self._handle)
+        end_registration(self._handle, wait)
         fd, self._fd, self._handle = self._fd, None, None
-        os.close(fd)
+        if fd is not None:  # As another thread has left it.
+            os.close(fd)
 
     def _opened(self) -> int:
         if self._handle is None:
             raise RuntimeError(f"{self._path!r} is not open")
+        if self._forks != _core.forks():
+            raise of_parent_for_io(repr(self._path))
         return self._handle
 
     def read(self, buffer: Buffer, size: int, file_offset: int, buffer_offset: int) -> int:
@@ -413,14 +436,14 @@ class FileHandle:
         :raises OSError: the operating system's reason.
         :raises HipFileException: the library's or the GPU runtime's reason.
         """
-        return _core.read(self._opened(), buffer.ptr, size, file_offset, buffer_offset)
+        return _core.read(self._opened(), _ptr(buffer), size, file_offset, buffer_offset)
 
     def write(self, buffer: Buffer, size: int, file_offset: int, buffer_offset: int) -> int:
         """Writes ``size`` bytes from ``buffer_offset`` of the buffer at ``file_offset`` of the file.
 
         Returns the bytes written, at most 0x7ffff000. Raises as :meth:`read`.
         """
-        return _core.write(self._opened(), buffer.ptr, size, file_offset, buffer_offset)
+        return _core.write(self._opened(), _ptr(buffer), size, file_offset, buffer_offset)
 
     def _enqueue(
         self, writes: bool, buffer: Buffer, size: int, file_offset: int, buffer_offset: int, stream: int
@@ -428,7 +451,7 @@ class FileHandle:
         made = AsyncIOHandle(size, file_offset, buffer_offset)
         keep = (self, buffer)
         made._operation = _core.enqueue(
-            writes, self._opened(), buffer.ptr, size, file_offset, buffer_offset, int(stream), keep
+            writes, self._opened(), _ptr(buffer), size, file_offset, buffer_offset, stream, keep
         )
         return made
 
@@ -459,6 +482,6 @@ class FileHandle:
         if getattr(self, "_handle", None) is None or is_ending():
             return
         try:
-            self.close()
+            self._close(wait=False)
         except Exception as error:
             print(f"hipfile: closing {self._path!r}: {error}", file=sys.stderr)

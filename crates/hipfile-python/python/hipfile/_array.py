@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _core
+from ._arguments import bytes_of, shape_of, shown, text, whole
 
 _CODES = {
     "bool": "|b1",
@@ -24,6 +25,21 @@ _CODES = {
 }
 
 
+def _host_view(array: Any) -> _core.HostView:
+    """The memory of an array of the host.
+
+    :raises TypeError: it has no buffer protocol, or elements that are addresses.
+    :raises ValueError: it is not contiguous.
+    """
+    from ._memory import by_buffer
+
+    found = by_buffer(array, writable=False)
+    if found is None:
+        raise TypeError(f"{shown(array)} does not have the buffer protocol")
+    view: _core.HostView = found.keep
+    return view
+
+
 class DeviceArray:
     """A C-contiguous array in the memory of a GPU.
 
@@ -32,21 +48,22 @@ class DeviceArray:
     """
 
     def __init__(self, memory: _core.DeviceMemory, at: int, dtype: str, itemsize: int, shape: tuple[int, ...]) -> None:
+        if not isinstance(memory, _core.DeviceMemory):
+            raise TypeError(f"memory is that of a GPU, not {shown(memory)}: DeviceArray.empty makes an array")
         self._memory = memory
-        self._at = at
+        self._at = whole("at", at)
         #: The name of the element type.
-        self.dtype = dtype
+        self.dtype = text("dtype", dtype)
         #: Bytes of an element.
-        self.itemsize = itemsize
+        self.itemsize = whole("itemsize", itemsize, 1)
         #: Elements by dimension.
-        self.shape = tuple(shape)
-        size = 1
-        for length in self.shape:
-            size *= length
-        #: Elements.
-        self.size = size
+        self.shape = shape_of(shape)
         #: Bytes.
-        self.nbytes = size * itemsize
+        self.nbytes = bytes_of(self.shape, 8 * self.itemsize)
+        #: Elements.
+        self.size = self.nbytes // self.itemsize
+        if self._at + self.nbytes > memory.nbytes:
+            raise ValueError(f"{self.nbytes} bytes at {at} leave the memory of {memory.nbytes} bytes")
 
     @classmethod
     def empty(cls, shape: tuple[int, ...] | int, dtype: Any = None, device: Any = 0) -> DeviceArray:
@@ -62,24 +79,23 @@ class DeviceArray:
         if gpu is None:
             raise ValueError("this array lies on a GPU; on the host there are better ones")
         kind = element(dtype)
-        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        shape = shape_of(shape)
         memory = _core.DeviceMemory(max(kind.nbytes(shape), 1), gpu)
         return cls(memory, 0, kind.name, kind.itemsize, shape)
 
     @classmethod
     def from_host(cls, array: Any, device: Any = 0) -> DeviceArray:
-        """A copy of an array of the host that has the buffer protocol."""
-        view = memoryview(array)
-        shape = view.shape or ()
+        """A copy of an array of the host that has the buffer protocol. One without a ``dtype`` counts as bytes."""
+        view = _host_view(array)
         name = getattr(getattr(array, "dtype", None), "name", None)
-        made = cls.empty(shape if name else (view.nbytes,), name, device)
+        made = cls.empty(tuple(view.shape) if name else (view.nbytes,), name, device)
         made.set(array)
         return made
 
     def part(self, at: int, dtype: str, itemsize: int, shape: tuple[int, ...]) -> DeviceArray:
         """A view of the bytes from ``at`` on as another array."""
-        made = DeviceArray(self._memory, self._at + at, dtype, itemsize, shape)
-        if at < 0 or at + made.nbytes > self.nbytes:
+        made = DeviceArray(self._memory, self._at + whole("at", at), dtype, itemsize, shape)
+        if at + made.nbytes > self.nbytes:
             raise ValueError(f"{made.nbytes} bytes at {at} leave the array of {self.nbytes} bytes")
         return made
 
@@ -116,13 +132,11 @@ class DeviceArray:
 
     def set(self, array: Any) -> None:
         """Copies the bytes of an array of the host, as many as this has."""
-        data = memoryview(array)
-        if not data.c_contiguous:
-            raise ValueError(f"the array of shape {data.shape} is not C-contiguous")
+        data = _host_view(array)
         if data.nbytes != self.nbytes:
             raise ValueError(f"{data.nbytes} bytes for an array of {self.nbytes}")
         if self.nbytes:
-            self._memory.upload(self._at, data.cast("B"))
+            self._memory.upload(self._at, data)
 
     def tobytes(self) -> bytes:
         """A copy of the bytes."""
@@ -136,6 +150,9 @@ class DeviceArray:
 
         kind = _numpy_type(Element(self.dtype, self.itemsize))
         return numpy.frombuffer(bytearray(self.tobytes()), kind).reshape(self.shape)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise TypeError("this array lies on a GPU, where numpy does not reach: .numpy() gives a copy on the host")
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import reprlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ._arguments import bytes_of, shown, text, whole
 from ._array import DeviceArray
 
 #: Memory is laid out as in the file modulo this, so that whole pages can go direct.
@@ -57,12 +59,7 @@ class Element:
 
     def nbytes(self, shape: tuple[int, ...]) -> int:
         """Bytes of an array."""
-        total = self.itemsize
-        for length in shape:
-            if length < 0:
-                raise ValueError(f"the shape {shape} has a negative length")
-            total *= length
-        return total
+        return bytes_of(shape, 8 * self.itemsize)
 
 
 def element(dtype: Any) -> Element:
@@ -79,12 +76,12 @@ def element(dtype: Any) -> Element:
     if name not in _SIZES and (numpy := sys.modules.get("numpy")) is not None:
         try:
             found = numpy.dtype(dtype)
-        except TypeError:
+        except Exception:  # Of many kinds, by what it is that numpy cannot read.
             pass
         else:
             name = found.name if found.isnative else found.str
     if name not in _SIZES:
-        raise TypeError(f"{name!r} is no element type that is known: {', '.join(_SIZES)}")
+        raise TypeError(f"{reprlib.repr(name)} is no element type that is known: {', '.join(_SIZES)}")
     return Element(name, _SIZES[name])
 
 
@@ -94,13 +91,13 @@ def place(device: Any) -> int | None:
     :raises ValueError: it is neither.
     """
     if isinstance(device, int) and not isinstance(device, bool):
-        return device
+        return whole("device", device, 0, (1 << 32) - 1)
     kind, _, number = str(device).partition(":")
     if kind == "cpu":
         return None
-    if kind in ("cuda", "hip", "gpu") and (number.isdigit() or not number):
+    if kind in ("cuda", "hip", "gpu") and (number.isdecimal() and len(number) < 10 or not number):
         return int(number or 0)
-    raise ValueError(f'a device is "cpu", "cuda", "hip" or "gpu", with ":1" for another than the first, not {device!r}')
+    raise ValueError(f'a device is "cpu", "cuda", "hip" or "gpu", with ":1" for another than the first, not {shown(device)}')
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +132,7 @@ def space(nbytes: int, device: Any, container: str | None) -> Space:
     :raises ImportError: it is not installed.
     """
     gpu = place(device)
-    container = container or _choose(gpu)
+    container = _choose(gpu) if container is None else text("container", container)
     if container == "torch":
         return _torch(nbytes, gpu)
     if container == "numpy" and gpu is None:
@@ -146,7 +143,7 @@ def space(nbytes: int, device: Any, container: str | None) -> Space:
         return _cupy(nbytes, gpu)
     if container == "hipfile" and gpu is not None:
         return _device(nbytes, gpu)
-    raise ValueError(f"the container {container!r} has no arrays on {device!r}")
+    raise ValueError(f"the container {container!r} has no arrays on {shown(device)}")
 
 
 def _numpy_type(kind: Element) -> Any:
@@ -156,7 +153,9 @@ def _numpy_type(kind: Element) -> Any:
         try:
             import ml_dtypes
         except ImportError:
-            raise ImportError(f"numpy has no {kind.name}; the package ml_dtypes adds it") from None
+            raise ImportError(
+                f"numpy has no {kind.name}; the package ml_dtypes adds it, as pip install 'hipfile-rs[types]' does"
+            ) from None
         return numpy.dtype(getattr(ml_dtypes, kind.name))
     return numpy.dtype(kind.name)
 

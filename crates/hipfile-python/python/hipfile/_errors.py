@@ -71,6 +71,9 @@ class HipFileException(Exception):
     errno: int | None = None
 
     def __init__(self, hipfile_err: int, hip_err: int = 0) -> None:
+        for name, number in (("hipfile_err", hipfile_err), ("hip_err", hip_err)):
+            if not isinstance(number, int):
+                raise TypeError(f"{name} is a whole number, not a {type(number).__qualname__}")
         super().__init__(hipfile_err, hip_err)
         self._hipfile_err = hipfile_err
         self._hip_err = hip_err
@@ -151,6 +154,25 @@ def driver_closing() -> Exception:
 def driver_closed_for_io() -> Exception:
     """The exception of a read or write while the driver is closed. Called by the native half."""
     return OSError(_errno.EINVAL, "the driver is not open")
+
+
+def of_parent(what: str) -> Exception:
+    """The exception of a call on what another process made, of which this one is a fork. Called by the native half, too."""
+    return make(OpError.DRIVER_CLOSING, f"{what} is the parent's: this process was forked since, and starts afresh")
+
+
+def of_parent_for_io(what: str) -> OSError:
+    """The same of reads and writes."""
+    return OSError(_errno.EINVAL, f"{what} is the parent's: this process was forked since, and starts afresh")
+
+
+def after(error: OSError | HipFileException, moved: int, of: int, verb: str) -> Exception:
+    """An error that came when a part had been moved already: the same, and how much that was."""
+    told = f"{moved} of {of} bytes were {verb} before"
+    if isinstance(error, HipFileException):
+        error.detail = f"{error.detail}; {told}" if error.detail else told
+        return error
+    return OSError(error.errno, f"{error.strerror or error}; {told}")
 
 
 def as_registration(error: OSError) -> HipFileException:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Literal
 
 from . import _containers, _core, _futures
 from ._amd import AsyncIOHandle
-from ._errors import HipFileException
+from ._arguments import offset, shape_of, shown, text, whole
+from ._errors import HipFileException, after, of_parent, of_parent_for_io
 from ._lifetime import end_registration, is_ending
 from ._memory import AUTO, Region, region, stream_handle
 
 #: What one call of the library moves at most.
 MOST = 0x7FFFF000
+#: Seconds after which a close says what it waits for.
+_TOLD_AFTER = 5.0
 
 _MODES = {
     "r": os.O_RDONLY,
@@ -33,7 +39,8 @@ _DIRECT: dict[Any, str] = {"auto": "auto", True: "direct", False: "buffered"}
 class File:
     """A file that is open for transfers. Made by :func:`hipfile.open`; a context manager.
 
-    Every method may be called from any thread at any time. Offsets and sizes are in bytes.
+    Every method may be called from any thread at any time. Offsets and sizes are in bytes. In the child of a fork a file
+    of the parent can only be closed.
 
     ``stream`` says what a transfer waits for before it touches the memory of a GPU. By default that is what the object
     itself tells: with DLPack its producer sees to it; with ``__cuda_array_interface__`` it is the ``stream`` there, and
@@ -45,15 +52,16 @@ class File:
         self._fd: int | None = None
         self._idle = threading.Condition()
         self._under_way = 0
-        self._process = os.getpid()
+        self._closing = False
+        self._forks = _core.forks()
         self.path = path
         self.mode = mode
-        plain = mode.replace("b", "", 1)
+        plain = text("the mode", mode).replace("b", "", 1)
         if plain not in _MODES:
-            raise ValueError(f"the mode is one of {', '.join(_MODES)}, not {mode!r}")
-        if direct not in _DIRECT:
-            raise ValueError(f'direct is "auto", True or False, not {direct!r}')
-        fd = os.open(path, _MODES[plain], 0o666)
+            raise ValueError(f"the mode is one of {', '.join(_MODES)}, not {shown(mode)}")
+        if not isinstance(direct, (bool, str)) or direct not in _DIRECT:
+            raise ValueError(f'direct is "auto", True or False, not {shown(direct)}')
+        fd = os.open(os.fspath(path), _MODES[plain], 0o666)
         try:
             _core.open_driver()
             try:
@@ -82,6 +90,8 @@ class File:
     @property
     def handle(self) -> int:
         """The library's number for it."""
+        if self._is_of_parent():
+            raise of_parent(repr(self.path))
         if self._handle is None:
             raise ValueError(f"{self.path!r} is closed")
         return self._handle
@@ -95,31 +105,83 @@ class File:
     @property
     def size(self) -> int:
         """The file's size now."""
-        return os.lseek(self.fileno(), 0, os.SEEK_END)
+        with self._used():
+            return os.lseek(self.fileno(), 0, os.SEEK_END)
 
     def info(self) -> dict[str, Any]:
         """What is known about the file: the engine that would carry an aligned read of 1 MiB now, why it is staged if it
         is, the file system, alignments of direct I/O, whether the GPU is the emulated one."""
-        return _core.file_info(self.handle)
+        with self._used() as handle:
+            return _core.file_info(handle)
 
     def sync(self) -> None:
         """Makes what was written durable (``fdatasync``)."""
-        os.fdatasync(self.fileno())
+        with self._used():
+            os.fdatasync(self.fileno())
+
+    def _is_of_parent(self) -> bool:
+        return self._forks != _core.forks()
+
+    def _enter(self) -> int:
+        """Begins a use, which a close waits for. Gives the library's number for the file."""
+        if self._is_of_parent():
+            raise of_parent_for_io(repr(self.path))  # Its lock may be held for ever.
+        with self._idle:
+            if self._closing or self._handle is None:
+                raise ValueError(f"{self.path!r} is closed")
+            self._under_way += 1
+            return self._handle
+
+    def _leave(self, _: Any = None) -> None:
+        if self._is_of_parent():
+            return
+        with self._idle:
+            self._under_way -= 1
+            if not self._under_way:
+                self._idle.notify_all()
+
+    @contextmanager
+    def _used(self) -> Iterator[int]:
+        handle = self._enter()
+        try:
+            yield handle
+        finally:
+            self._leave()
 
     def close(self) -> None:
-        """Waits for what :meth:`submit` has under way, then closes the file; nothing if it is closed.
+        """Waits for all that the file has under way, from whatever thread, on streams and in batches, then closes it;
+        nothing if it is closed. What is asked of it meanwhile is refused."""
+        self._close(wait=True)
 
-        :raises HipFileException: an operation on a stream or another thread still uses it; it stays open then.
-        """
+    def _close(self, wait: bool) -> None:
+        if self._is_of_parent():
+            fd, self._fd, self._handle = self._fd, None, None
+            if fd is not None:
+                os.close(fd)
+            return
         with self._idle:
-            self._idle.wait_for(lambda: self._under_way == 0)
+            if self._closing:
+                self._idle.wait_for(lambda: not self._closing)
             if self._handle is None or self._fd is None:
                 return
-            end_registration(self._handle)
+            self._closing = True
+            try:
+                if not self._idle.wait_for(lambda: not self._under_way, _TOLD_AFTER):
+                    print(f"hipfile: closing {self.path!r} waits for {self._under_way} transfers of it", file=sys.stderr)
+                    self._idle.wait_for(lambda: not self._under_way)
+                handle = self._handle
+            except BaseException:
+                self._closing = False
+                raise
+        try:
+            end_registration(handle, wait)
             fd, self._fd, self._handle = self._fd, None, None
+        finally:
+            with self._idle:
+                self._closing = False
+                self._idle.notify_all()
         os.close(fd)
-        if self._process == os.getpid():
-            _core.close_driver()  # A child has its own, which this file never opened.
+        _core.close_driver()
 
     def __enter__(self) -> File:
         return self
@@ -131,18 +193,25 @@ class File:
         if getattr(self, "_handle", None) is None or is_ending():
             return
         try:
-            self.close()
+            self._close(wait=False)
         except HipFileException:
             pass  # Something on a stream still uses it, and will end.
 
-    def _move(self, call: Callable[..., int], found: Region, file_offset: int) -> int:
-        done = 0
+    def _move(self, writes: bool, handle: int, found: Region, file_offset: int, done: int = 0) -> int:
+        """Moves all of it but what is done, or what there is of the file. Gives what is done then, or says why not all."""
+        call, verb = (_core.write, "written") if writes else (_core.read, "read")
         found.wait()
         while done < found.nbytes:
-            most = min(found.nbytes - done, MOST)
-            moved = call(self.handle, found.ptr + done, most, file_offset + done, 0)
+            try:
+                moved = call(handle, found.ptr + done, min(found.nbytes - done, MOST), file_offset + done, 0)
+                if writes and not moved:
+                    raise OSError(errno.EIO, f"nothing was written at {file_offset + done}")
+            except (OSError, HipFileException) as error:
+                if not done:
+                    raise
+                raise after(error, done, found.nbytes, verb) from None
             done += moved
-            if moved < most:
+            if not moved:
                 break
         return done
 
@@ -151,21 +220,30 @@ class File:
 
         :param array: anything that :mod:`hipfile` takes for one; an address needs ``nbytes``.
         :param nbytes: bytes to read; None for the array's size.
-        :return: the bytes read; fewer than asked for at the end of the file, or if an error came after them.
+        :return: the bytes read; fewer than asked for at the end of the file only.
+        :raises TypeError: nothing is known about its memory, or its elements are Python objects or pointers.
         :raises ValueError: the array is read-only, not contiguous, or too small.
-        :raises OSError: the operating system's reason.
-        :raises HipFileException: the library's or the GPU runtime's reason.
+        :raises OSError: the operating system's reason. If a part was read before, it says how much.
+        :raises HipFileException: the library's or the GPU runtime's reason; likewise.
         """
-        found = region(array, writable=True, nbytes=nbytes, stream=stream)
-        return self._move(_core.read, found, file_offset)
+        return self._whole(False, array, file_offset, nbytes, stream)
 
     def write_from(self, array: Any, file_offset: int = 0, *, nbytes: int | None = None, stream: Any = AUTO) -> int:
         """Writes the memory of ``array`` from its first byte on. As :meth:`read_into`, the other way.
 
-        :return: the bytes written.
+        :return: the bytes written, always all that were asked for.
+        :raises OSError: as there; on a full disk with ``ENOSPC`` and how many bytes were written.
         """
-        found = region(array, writable=False, nbytes=nbytes, stream=stream)
-        return self._move(_core.write, found, file_offset)
+        return self._whole(True, array, file_offset, nbytes, stream)
+
+    def _whole(self, writes: bool, array: Any, file_offset: int, nbytes: int | None, stream: Any) -> int:
+        at = offset(file_offset)
+        found = region(array, writable=not writes, nbytes=nbytes, stream=stream)
+        handle = self._enter()
+        try:
+            return self._move(writes, handle, found, at)
+        finally:
+            self._leave()
 
     def read(
         self,
@@ -174,7 +252,7 @@ class File:
         *,
         device: Any = "cpu",
         dtype: Any = None,
-        shape: tuple[int, ...] | None = None,
+        shape: tuple[int, ...] | int | None = None,
         container: str | None = None,
     ) -> Any:
         """Reads into a new array.
@@ -182,28 +260,41 @@ class File:
         :param nbytes: bytes; None for what ``shape`` takes, or for the rest of the file.
         :param device: ``"cpu"``, or a GPU: ``"cuda"``, ``"hip"`` or ``"gpu"``, with ``":1"`` for another than the first.
         :param dtype: the element type, by its name or the container's own; bytes (``"uint8"``) if None.
-        :param shape: elements by dimension; None for one dimension.
+        :param shape: elements by dimension; a number, or None, for one dimension.
         :param container: ``"numpy"``, ``"torch"``, ``"cupy"`` or ``"hipfile"``; None for what is imported and fits.
         :return: an array of the container. At the end of the file it has as many whole elements as there were; with
             ``shape`` it is complete.
         :raises EOFError: the file ends before ``shape`` is full.
         """
-        kind = _containers.element(dtype)
-        if shape is not None:
-            nbytes = kind.nbytes(shape)
-        elif nbytes is None:
-            nbytes = max(self.size - file_offset, 0)
+        kind, at = _containers.element(dtype), offset(file_offset)
         if shape is None:
-            if nbytes % kind.itemsize:
-                raise ValueError(f"{nbytes} bytes are no whole number of elements of {kind.itemsize} bytes ({kind.name})")
-            count = nbytes // kind.itemsize
-        space = _containers.space(nbytes, device, container)
-        moved = self.read_into(space.memory, file_offset, nbytes=nbytes) if nbytes else 0
-        if shape is None:
-            return space.array(0, kind, (min(count, moved // kind.itemsize),))
-        if moved < nbytes:
-            raise EOFError(f"{self.path!r} ends {nbytes - moved} bytes before an array of shape {shape} is full")
+            wanted = max(self.size - at, 0) if nbytes is None else whole("nbytes", nbytes)
+            if wanted % kind.itemsize:
+                raise ValueError(f"{wanted} bytes are no whole number of elements of {kind.itemsize} bytes ({kind.name})")
+            # Memory for what there is, whatever is asked for.
+            there = min(wanted, self._readable(at, wanted))
+            space = _containers.space(there, device, container)
+            moved = self.read_into(space.memory, at, nbytes=there) if there else 0
+            return space.array(0, kind, (moved // kind.itemsize,))
+        shape = shape_of(shape)
+        wanted = kind.nbytes(shape)
+        there = self._readable(at, wanted)
+        if there >= wanted:
+            space = _containers.space(wanted, device, container)
+            there = self.read_into(space.memory, at, nbytes=wanted) if wanted else 0
+        if there < wanted:
+            raise EOFError(f"{self.path!r} ends {wanted - there} bytes before an array of shape {shape} is full")
         return space.array(0, kind, shape)
+
+    def _readable(self, at: int, wanted: int) -> int:
+        """Bytes that the file has from a place on, if that is fewer than wanted."""
+        if not wanted or at < 0:
+            return wanted  # A place before the beginning is refused by the read.
+        with self._used():
+            size = os.lseek(self.fileno(), 0, os.SEEK_END)
+            # Files that are made up as they are read have no size.
+            made_up = not size and os.pread(self.fileno(), 1, at)
+        return wanted if made_up else min(max(size - at, 0), wanted)
 
     def submit(
         self,
@@ -221,48 +312,47 @@ class File:
 
         :return: a future of the bytes moved, which can be awaited, too.
         """
-        if op not in ("read", "write"):
-            raise ValueError(f'op is "read" or "write", not {op!r}')
-        found = region(array, writable=op == "read", nbytes=nbytes, stream=stream)
-        call = _core.read if op == "read" else _core.write
-        self.handle  # A closed file is told now.
-        with self._idle:
-            self._under_way += 1
-
-        def ended(_: Any) -> None:
-            with self._idle:
-                self._under_way -= 1
-                self._idle.notify_all()
-
-        future = _futures.run(lambda: self._move(call, found, file_offset))
-        future.add_done_callback(ended)
+        if not isinstance(op, str) or op not in ("read", "write"):
+            raise ValueError(f'op is "read" or "write", not {shown(op)}')
+        writes, at = op == "write", offset(file_offset)
+        found = region(array, writable=not writes, nbytes=nbytes, stream=stream)
+        handle = self._enter()
+        try:
+            future = _futures.run(lambda: self._move(writes, handle, found, at))
+        except BaseException:
+            self._leave()
+            raise
+        future.add_done_callback(self._leave)
         return future
 
     def _enqueue(self, writes: bool, array: Any, file_offset: int, nbytes: int | None, stream: Any) -> AsyncIOHandle:
         # The transfer is ordered by the stream it is on; nothing else is waited for.
+        at, on = offset(file_offset), 0 if stream is None else stream_handle(stream)
         found = region(array, writable=not writes, nbytes=nbytes, stream=None)
         if found.nbytes > MOST:
             raise ValueError(f"one operation on a stream moves at most {MOST} bytes, not {found.nbytes}")
-        made = AsyncIOHandle(found.nbytes, file_offset, 0)
-        made._operation = _core.enqueue(
-            writes, self.handle, found.ptr, found.nbytes, file_offset, 0, stream_handle(stream), (self, found)
-        )
+        made = AsyncIOHandle(found.nbytes, at, 0)
+        made._whole = writes
+        with self._used() as handle:
+            made._operation = _core.enqueue(writes, handle, found.ptr, found.nbytes, at, 0, on, (self, found))
         return made
 
     def enqueue_read(
-        self, array: Any, file_offset: int = 0, *, stream: Any, nbytes: int | None = None
+        self, array: Any, file_offset: int = 0, *, stream: Any = None, nbytes: int | None = None
     ) -> AsyncIOHandle:
         """Queues a read on a stream: it happens after what is on the stream already, and before what comes later.
 
-        :param stream: a stream of torch, cupy or numba, or a handle; 0 is the legacy default stream.
-        :return: what tells when it is over and how many bytes moved. The array is kept until then.
+        :param stream: a stream of torch, cupy or numba, or a handle; None, as 0, is the legacy default stream. The array's
+            own stream is not waited for: the order on this one is all.
+        :param nbytes: bytes; None for the array's size. At most 0x7ffff000.
+        :return: what tells when it is over and how many bytes moved. Array and file are kept until then.
         """
         return self._enqueue(False, array, file_offset, nbytes, stream)
 
     def enqueue_write(
-        self, array: Any, file_offset: int = 0, *, stream: Any, nbytes: int | None = None
+        self, array: Any, file_offset: int = 0, *, stream: Any = None, nbytes: int | None = None
     ) -> AsyncIOHandle:
-        """Queues a write on a stream; otherwise as :meth:`enqueue_read`."""
+        """Queues a write on a stream; otherwise as :meth:`enqueue_read`. Its ``wait`` raises OSError if not all was written."""
         return self._enqueue(True, array, file_offset, nbytes, stream)
 
 

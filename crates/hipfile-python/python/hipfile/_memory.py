@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from . import _core
+from ._arguments import TOP, bytes_of, offset, shape_of, shown, whole
 
 
 class _Auto:
@@ -22,6 +24,13 @@ AUTO = _Auto()
 _DL_HOST = {1, 3, 11}  # CPU, and host memory that CUDA or ROCm know.
 _DL_CUDA = {2, 13}  # CUDA, managed CUDA memory.
 _DL_ROCM = 10
+#: DLPack's number for elements that are handles of some library's objects.
+_DL_OPAQUE = 3
+# An element type of the array interface: kind, bytes, unit of a time. Fields of bits ("t") have no whole bytes.
+_TYPE = re.compile(r"[<>|=]?([biufcmMOSUV])([0-9]{1,9})(?:\[[^\]]*\])?")
+# What the buffer protocol writes: names of fields; pointers, functions and C strings. "Zf" is a complex number.
+_FIELD_NAMES = re.compile(r":[^:]*:")
+_POINTERS = re.compile(r"[PzX&]|Z(?![fdg])")
 #: The legacy default stream as DLPack and the array interface number it. Transfers are ordered behind it anyway.
 _LEGACY = 1
 
@@ -51,16 +60,19 @@ def stream_handle(stream: Any) -> int:
     :raises TypeError: it is none of these.
     """
     if isinstance(stream, int) and not isinstance(stream, bool):
-        return stream
+        return whole("stream", stream, 0, TOP)
     if hasattr(stream, "__cuda_stream__"):
         found = stream.__cuda_stream__
-        return int((found() if callable(found) else found)[1])
+        told = found() if callable(found) else found
+        if not isinstance(told, tuple) or len(told) != 2:
+            raise TypeError(f"__cuda_stream__ of this {_describe(stream)} gave {shown(told)}, not a pair of numbers")
+        return whole(f"the handle of this {_describe(stream)}", told[1], 0, TOP)
     for name in ("cuda_stream", "hip_stream", "ptr", "handle"):
         value = getattr(stream, name, None)
         value = getattr(value, "value", value)
         if isinstance(value, int):
-            return value
-    raise TypeError(f"{type(stream).__name__} is no stream: give its handle as an integer")
+            return whole(f"the handle of this {_describe(stream)}", value, 0, TOP)
+    raise TypeError(f"{shown(stream)} is no stream: give its handle as an integer")
 
 
 def _describe(obj: Any) -> str:
@@ -90,11 +102,28 @@ def _is_contiguous(shape: Any, strides: Any, step: int) -> bool:
     return True
 
 
-def _product(shape: Any) -> int:
-    product = 1
-    for length in shape:
-        product *= length
-    return product
+def _refuse_addresses(obj: Any, what: str) -> None:
+    raise TypeError(
+        f"the elements of this {_describe(obj)} are {what}: addresses of this process, which no file can give or keep"
+    )
+
+
+def _refuse_format(obj: Any, form: str) -> None:
+    """Refuses elements by the format that the buffer protocol tells."""
+    kinds = _FIELD_NAMES.sub("", form)
+    if "O" in kinds:
+        _refuse_addresses(obj, "Python objects")
+    if _POINTERS.search(kinds):
+        _refuse_addresses(obj, "pointers")
+
+
+def _refuse_fields(obj: Any, descr: Any) -> None:
+    """Refuses a description of fields, as the array interface has it, with one of Python objects in it."""
+    for field in descr if isinstance(descr, list) else ():
+        kind = field[1] if isinstance(field, tuple) and len(field) > 1 else None
+        if isinstance(kind, str) and kind.lstrip("<>|=").startswith("O"):
+            _refuse_addresses(obj, "Python objects")
+        _refuse_fields(obj, kind)
 
 
 def _interface(obj: Any, name: str) -> dict[str, Any] | None:
@@ -108,23 +137,43 @@ def _interface(obj: Any, name: str) -> dict[str, Any] | None:
 
 def _by_interface(obj: Any, found: dict[str, Any], kind: str, writable: bool) -> Region:
     """From a dictionary of the array interface, of numpy or of CUDA."""
+    name = f"the array interface of this {_describe(obj)}"
     if found.get("mask") is not None:
         raise ValueError(f"this {_describe(obj)} is masked")
     data = found.get("data")
-    if not isinstance(data, tuple):
-        raise TypeError(f"the array interface of this {_describe(obj)} names no address")
-    ptr, readonly = data
-    _writable(obj, readonly, writable)
-    shape, step = tuple(found["shape"]), int(found["typestr"][2:])
+    if not isinstance(data, tuple) or len(data) != 2:
+        raise TypeError(f"{name} names no address")
+    typestr = found.get("typestr")
+    told = _TYPE.fullmatch(typestr) if isinstance(typestr, str) else None
+    if told is None:
+        raise TypeError(f"{name}: {shown(typestr)} is no element type that is known")
+    if told[1] == "O":
+        _refuse_addresses(obj, "Python objects")
+    if told[1] == "V":
+        _refuse_fields(obj, found.get("descr"))
+    if not isinstance(found.get("shape"), (tuple, list)):
+        raise TypeError(f"{name}: shape is a list of whole numbers, not {shown(found.get('shape'))}")
+    shape, step = shape_of(found["shape"], f"{name}: shape"), int(told[2])
+    nbytes = bytes_of(shape, 8 * step)
+    ptr = whole(f"{name}: the address", data[0] or 0, 0, TOP)
+    if nbytes and (not ptr or ptr + nbytes > TOP + 1):
+        raise ValueError(f"{name}: at the address {ptr:#x} there are no {nbytes} bytes")
+    _writable(obj, bool(data[1]), writable)
     strides = found.get("strides")
-    if strides is not None and not _is_contiguous(shape, strides, step):
-        raise _not_contiguous(obj, shape, strides)
-    return Region(ptr or 0, _product(shape) * step, kind, obj)
+    if strides is not None:
+        if not isinstance(strides, (tuple, list)) or len(strides) != len(shape):
+            raise TypeError(f"{name}: strides are a list of {len(shape)} whole numbers, or None")
+        strides = tuple(offset(stride, f"{name}: a stride") for stride in strides)
+        if not _is_contiguous(shape, strides, step):
+            raise _not_contiguous(obj, shape, strides)
+    return Region(ptr, nbytes, kind, obj)
 
 
 def _by_dlpack(obj: Any, writable: bool, stream: int | None) -> Region:
-    device, _ = obj.__dlpack_device__()
-    device = int(device)
+    told = obj.__dlpack_device__()
+    if not isinstance(told, tuple) or len(told) != 2:
+        raise TypeError(f"__dlpack_device__ of this {_describe(obj)} gave {shown(told)}, not a pair of numbers")
+    device = whole(f"the device of this {_describe(obj)}", told[0])
     ask: dict[str, Any] = {}
     if device in _DL_CUDA or device == _DL_ROCM:
         kind = "device"
@@ -139,18 +188,28 @@ def _by_dlpack(obj: Any, writable: bool, stream: int | None) -> Region:
         capsule = obj.__dlpack__(max_version=(1, 1), **ask)
     except TypeError:
         capsule = obj.__dlpack__(**ask)
-    view = _core.DlpackView(capsule)
+    try:
+        view = _core.DlpackView(capsule)
+    except TypeError:
+        raise TypeError(f"__dlpack__ of this {_describe(obj)} gave {shown(capsule)}, not a capsule") from None
+    if view.code == _DL_OPAQUE:
+        _refuse_addresses(obj, "opaque handles")
+    nbytes = bytes_of(shape_of(view.shape, f"the shape of this {_describe(obj)}"), view.bits)
+    if nbytes and (not view.ptr or view.ptr + nbytes > TOP + 1):
+        raise ValueError(f"the DLPack capsule of this {_describe(obj)}: at {view.ptr:#x} there are no {nbytes} bytes")
     _writable(obj, view.readonly, writable)
     if view.strides is not None and not _is_contiguous(view.shape, view.strides, 1):
         raise _not_contiguous(obj, view.shape, view.strides)
-    return Region(view.ptr, _product(view.shape) * view.bits // 8, kind, (obj, view))
+    return Region(view.ptr, nbytes, kind, (obj, view))
 
 
-def _by_buffer(obj: Any, writable: bool) -> Region | None:
+def by_buffer(obj: Any, writable: bool) -> Region | None:
+    """What the buffer protocol tells; None if the object does not have it, or not for these elements."""
     try:
         view = _core.HostView(obj)
     except (BufferError, TypeError, ValueError):
         return None
+    _refuse_format(obj, view.format)
     _writable(obj, view.readonly, writable)
     if not view.contiguous:
         raise _not_contiguous(obj, view.shape, view.strides)
@@ -166,8 +225,11 @@ def _on_device(obj: Any, writable: bool, stream: Any) -> Region | None:
         if stream is AUTO and "stream" not in found and hasattr(obj, "__dlpack__"):
             # It does not say what is under way, but its producer will see to it when asked the other way.
             return _by_dlpack(obj, writable, None)
-        if stream is AUTO and found.get("stream") not in (None, _LEGACY):
-            region.stream = int(found["stream"])
+        told = found.get("stream")
+        if told is not None:
+            told = whole(f"the array interface of this {_describe(obj)}: stream", told, 0, TOP)
+        if stream is AUTO and told not in (None, 0, _LEGACY):
+            region.stream = told
         return region
     return None
 
@@ -187,11 +249,14 @@ def region(obj: Any, *, writable: bool, nbytes: int | None = None, stream: Any =
     if isinstance(address, int) and not isinstance(address, bool):
         if nbytes is None:
             raise TypeError("an address says nothing about its size: give nbytes")
-        found = Region(address, nbytes, "address", None)
+        ptr, nbytes = whole("the address", address, 0, TOP), whole("nbytes", nbytes)
+        if ptr + nbytes > TOP + 1:
+            raise ValueError(f"at the address {ptr:#x} there are no {nbytes} bytes")
+        found = Region(ptr, nbytes, "address", None)
     else:
         found = _of_object(obj, writable, stream)
         if nbytes is not None:
-            if not 0 <= nbytes <= found.nbytes:
+            if whole("nbytes", nbytes) > found.nbytes:
                 raise ValueError(f"{nbytes} bytes are asked for, and this {_describe(obj)} has {found.nbytes}")
             found.nbytes = nbytes
     if stream is not AUTO:
@@ -205,9 +270,9 @@ def _of_object(obj: Any, writable: bool, stream: Any) -> Region:
     on_device = _on_device(obj, writable, stream)
     if on_device is not None:
         return on_device
-    by_buffer = _by_buffer(obj, writable)
-    if by_buffer is not None:
-        return by_buffer
+    on_host = by_buffer(obj, writable)
+    if on_host is not None:
+        return on_host
     found = _interface(obj, "__array_interface__")
     if found is not None:
         return _by_interface(obj, found, "host", writable)

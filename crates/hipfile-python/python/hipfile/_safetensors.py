@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _containers, _core, _file
+from ._arguments import shown
 from ._memory import region
 
 #: The longest header that the format allows, in bytes.
@@ -99,7 +100,10 @@ def _tensor(name: str, entry: Any, start: int, room: int) -> Tensor:
     begin, end = offsets
     if begin > end or end > room:
         raise wrong(f"its bytes {begin} to {end} do not lie within the data of {room} bytes")
-    nbytes = _containers.element(_TYPES[kind]).nbytes(tuple(shape))
+    try:
+        nbytes = _containers.element(_TYPES[kind]).nbytes(tuple(shape))
+    except ValueError as error:
+        raise wrong(str(error)) from None
     if nbytes != end - begin:
         raise wrong(f"shape {tuple(shape)} of {kind} takes {nbytes} bytes, not {end - begin}")
     return Tensor(_TYPES[kind], tuple(shape), start + begin, nbytes)
@@ -153,7 +157,7 @@ def safetensors_header(path: str | os.PathLike[Any]) -> Header:
 
     :raises SafetensorsError: it is not in the format.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.open(os.fspath(path), os.O_RDONLY | os.O_CLOEXEC)
     try:
         return _read_header(path, fd)
     finally:
@@ -200,13 +204,18 @@ def load_safetensors(
     :raises KeyError: it has no tensor of a name.
     :raises EOFError: it was cut short while it was read.
     """
+    if names is not None:
+        if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__"):
+            raise TypeError(f"names is a list of strings, not {shown(names)}")
+        names = list(names)
     with _file.open(path) as file:
         tensors = _read_header(path, file.fileno()).tensors
         if names is not None:
-            missing = [name for name in names if name not in tensors]
+            missing = [name for name in names if not isinstance(name, str) or name not in tensors]
             if missing:
-                raise KeyError(f"{path!r} has no tensor {missing[0]!r}")
-            tensors = {name: tensor for name, tensor in tensors.items() if name in set(names)}
+                raise KeyError(f"{path!r} has no tensor {shown(missing[0])}")
+            wanted = set(names)
+            tensors = {name: tensor for name, tensor in tensors.items() if name in wanted}
         places, runs, nbytes = _layout(tensors)
         space = _containers.space(nbytes, device, container)
         # What the container cannot show is told before anything is read.
@@ -225,7 +234,10 @@ def _read(file: _file.File, pieces: list[tuple[int, int, int]], progress: bool) 
     if not progress:
         _core.read_pieces(file.handle, pieces)
         return
-    from tqdm import tqdm
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        raise ImportError("a progress bar needs tqdm: pip install 'hipfile-rs[progress]'") from None
 
     total = sum(nbytes for _, nbytes, _ in pieces)
     with tqdm(total=total, unit="B", unit_scale=True, unit_divisor=1024, desc=os.path.basename(str(file.path))) as bar:

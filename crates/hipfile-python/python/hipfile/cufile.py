@@ -12,6 +12,7 @@ from typing import Any
 
 from . import _core
 from ._amd import Buffer, Driver, FileHandle
+from ._arguments import TOP, shown, text, whole
 from ._lifetime import is_ending
 
 __all__ = ["CuFile", "CuFileDriver", "buf_deregister", "buf_register"]
@@ -29,7 +30,7 @@ Address = int | ctypes.c_void_p
 
 
 def _address(ptr: Address) -> int:
-    value = ptr.value if isinstance(ptr, ctypes.c_void_p) else ptr
+    value = whole("the pointer", ptr.value or 0 if isinstance(ptr, ctypes.c_void_p) else ptr, 0, TOP)
     if not value:
         raise ValueError("the pointer is null")
     return value
@@ -68,8 +69,8 @@ class CuFile:
     def __init__(
         self, path: str | os.PathLike[Any], mode: str = "r", use_direct_io: bool = False
     ) -> None:
-        if mode not in _FLAGS:
-            raise ValueError(f"the mode is one of {', '.join(_FLAGS)}, not {mode!r}")
+        if text("mode", mode) not in _FLAGS:
+            raise ValueError(f"mode is one of {', '.join(_FLAGS)}, not {shown(mode)}")
         flags = _FLAGS[mode] | (os.O_DIRECT if use_direct_io else 0)
         self._file = FileHandle(path, flags)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 
 from . import _core
+from ._arguments import TOP, whole
 
 __all__ = ["hipFree", "hipMalloc"]
 
@@ -13,7 +14,7 @@ _memory: dict[int, _core.DeviceMemory] = {}
 
 def hipMalloc(size: int) -> ctypes.c_void_p:
     """``size`` bytes, at least 1, on the first GPU."""
-    memory = _core.DeviceMemory(size, 0)
+    memory = _core.DeviceMemory(whole("size", size, 1), 0)
     _memory[memory.ptr] = memory
     return ctypes.c_void_p(memory.ptr)
 
@@ -23,7 +24,7 @@ def hipFree(ptr: ctypes.c_void_p | int) -> None:
 
     :raises ValueError: it is no such pointer, or was freed.
     """
-    address = ptr.value if isinstance(ptr, ctypes.c_void_p) else ptr
+    address = whole("the pointer", ptr.value or 0 if isinstance(ptr, ctypes.c_void_p) else ptr, 0, TOP)
     if not address:
         return
     if _memory.pop(address, None) is None:
