@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::cmd::cargo;
+use crate::cmd::{cargo, cmd};
 use crate::layout;
 
 /// What libhipfile.a needs of the system when it is linked into a program.
@@ -85,6 +85,8 @@ impl Stage {
         for link in TOOL_LINKS {
             self.link("hipfile", &format!("bin/{link}"))?;
         }
+
+        cmd(self.built.join("hipfile")).words("generate").arg(&self.dir).run()?;
 
         self.program("libhipfile_c.so", &format!("lib/{real}"))?;
         self.link(&real, &format!("lib/{soname}"))?;

@@ -183,6 +183,17 @@ fn the_tree_is_complete_and_holds_nothing_else() {
         "lib/libhipfile.so.0 -> libhipfile.so.0.5.0",
         "lib/libhipfile.so.0.5.0",
         "lib/pkgconfig/hipfile.pc",
+        "share/bash-completion/completions/hipfile",
+        "share/fish/vendor_completions.d/hipfile.fish",
+        "share/man/man1/ais-check.1",
+        "share/man/man1/ais-stats.1",
+        "share/man/man1/aiscp.1",
+        "share/man/man1/hipfile-bench.1",
+        "share/man/man1/hipfile-check.1",
+        "share/man/man1/hipfile-copy.1",
+        "share/man/man1/hipfile-stats.1",
+        "share/man/man1/hipfile.1",
+        "share/zsh/site-functions/_hipfile",
     ]);
     assert_eq!(rest, expected);
     for name in ["README.md", "CHANGELOG.md", "LICENSE", "examples/roundtrip_verify.c"] {

@@ -11,6 +11,7 @@ mod copy;
 mod device;
 mod extents;
 mod failure;
+mod generate;
 mod occupied;
 mod progress;
 mod scratch;
@@ -44,11 +45,13 @@ struct Entry {
     amd_name: &'static str,
     arguments: fn(Command) -> Command,
     run: fn(&ArgMatches) -> Result<(), Failure>,
+    /// Whether it is left out of `hipfile --help`: it is for who packages, not for users.
+    hidden: bool,
 }
 
 impl Entry {
     fn command(&self, name: &'static str) -> Command {
-        (self.arguments)(Command::new(name))
+        (self.arguments)(Command::new(name)).hide(self.hidden)
     }
 }
 
@@ -59,10 +62,11 @@ const TOOLS: &[Entry] = &[
     entry::<check::Check>("check", "ais-check"),
     entry::<stats::Stats>("stats", "ais-stats"),
     entry::<bench::Bench>("bench", ""),
+    Entry { hidden: true, ..entry::<generate::Generate>("generate", "") },
 ];
 
 const fn entry<T: Tool>(name: &'static str, amd_name: &'static str) -> Entry {
-    Entry { name, amd_name, arguments: T::augment_args, run: run_tool::<T> }
+    Entry { name, amd_name, arguments: T::augment_args, run: run_tool::<T>, hidden: false }
 }
 
 fn run_tool<T: Tool>(matches: &ArgMatches) -> Result<(), Failure> {
@@ -80,7 +84,7 @@ fn main() -> ExitCode {
     let amd = TOOLS.iter().find(|tool| called == Some(OsStr::new(tool.amd_name)));
     let (command, usage_status) = match amd {
         Some(tool) => (tool.command(tool.amd_name).version(VERSION), 1),
-        None => (command_line(), 2),
+        None => (command_line(TOOLS), 2),
     };
     let matches = match command.try_get_matches_from(&arguments) {
         Ok(matches) => matches,
@@ -98,14 +102,14 @@ fn main() -> ExitCode {
     ExitCode::from(usage_status)
 }
 
-fn command_line() -> Command {
+fn command_line<'a>(tools: impl IntoIterator<Item = &'a Entry>) -> Command {
     let root = Command::new("hipfile")
         .version(VERSION)
         .about("Moves data between files and the memory of a GPU")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true);
-    TOOLS.iter().fold(root, |root, tool| root.subcommand(tool.command(tool.name)))
+    tools.into_iter().fold(root, |root, tool| root.subcommand(tool.command(tool.name)))
 }
 
 /// Runs a tool; `prefix` begins each line that it writes to standard error.

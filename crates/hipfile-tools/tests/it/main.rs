@@ -12,6 +12,7 @@ mod check;
 mod command_line;
 mod device;
 mod failures;
+mod generate;
 mod in_place;
 mod names;
 mod signals;
