@@ -36,8 +36,8 @@ impl Line {
     /// As it stands in a file: with the time in UTC, process, thread and where in the library.
     pub(super) fn for_file(&self, metadata: &Metadata<'_>) -> String {
         let (time, level, target) = (Utc(now()), word(*metadata.level()), metadata.target());
-        // SAFETY: it takes no argument and cannot fail.
-        let thread = unsafe { libc::gettid() };
+        // SAFETY: it takes no argument and cannot fail. The C library has a name for it only since glibc 2.30.
+        let thread = unsafe { libc::syscall(libc::SYS_gettid) };
         self.after(format!("{time} {}/{thread} {level} {target}: ", std::process::id()))
     }
 
