@@ -16,7 +16,9 @@ mod rounds;
 mod run;
 mod streamed;
 mod subject;
+mod sweep;
 mod table;
+mod tune;
 mod verify;
 
 use std::path::PathBuf;
@@ -32,6 +34,7 @@ use job::{Cache, Job, Mix};
 use report::{Report, Skipped};
 use rounds::{Entry, run_rounds};
 use subject::Subject;
+pub(crate) use tune::Tune;
 
 /// Measure how fast files and the memory of a GPU are connected
 ///
@@ -144,6 +147,10 @@ pub(crate) struct Bench {
     #[arg(long)]
     json: bool,
 
+    /// Run the job in calls of many sizes and with many requests under way, and write a page with charts into DIR
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["table", "json", "verify"])]
+    report: Option<PathBuf>,
+
     /// Run the project's own table of cases, each with what it must reach, on a file of 4G
     #[arg(long)]
     table: bool,
@@ -227,16 +234,20 @@ impl Tool for Bench {
         let subject = self.subject()?;
         let job = self.job(&subject)?;
         let lab = Lab { subject: &subject, gpu: self.gpu, driver: &opened.0 };
+        let baselines = if self.alone { &[][..] } else { &self.baseline };
+        let repeat = self.repeat.unwrap_or(5);
+        if let Some(folder) = &self.report {
+            return sweep::Sweep { lab, device, config, job, baselines, repeat }.run(folder);
+        }
         let mut entries =
             vec![Entry::new("hipfile", &Who::Library(self.door, Box::new(config)), &job, &lab)?];
         let mut skipped = Vec::new();
-        for &baseline in self.baseline.iter().filter(|_| !self.alone) {
+        for &baseline in baselines {
             match Entry::new(baseline.name(), &Who::Baseline(baseline), &job, &lab) {
                 Ok(entry) => entries.push(entry),
                 Err(why) => skipped.push(Skipped { name: baseline.name().to_owned(), why: why.to_string() }),
             }
         }
-        let repeat = self.repeat.unwrap_or(5);
         run_rounds(&mut entries, &lab, repeat)?;
         let report = Report::new(device, &subject, &job, self.door, repeat, &entries, skipped);
         match self.json {

@@ -62,6 +62,7 @@ const TOOLS: &[Entry] = &[
     entry::<check::Check>("check", "ais-check"),
     entry::<stats::Stats>("stats", "ais-stats"),
     entry::<bench::Bench>("bench", ""),
+    entry::<bench::Tune>("tune", ""),
     Entry { hidden: true, ..entry::<generate::Generate>("generate", "") },
 ];
 

@@ -1,6 +1,8 @@
 //! What a measurement says, for people and as JSON. Every report names the machine and the device and says when the GPU is not
 //! real; nothing that came out of the page cache is called the disk's speed.
 
+pub(super) mod page;
+
 use hipfile::DeviceInfo;
 use serde::Serialize;
 

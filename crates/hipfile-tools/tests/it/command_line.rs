@@ -12,6 +12,7 @@ fn help_is_what_it_was() {
         (&["copy", "--help"], include_str!("help/copy.txt")),
         (&["check", "--help"], include_str!("help/check.txt")),
         (&["stats", "--help"], include_str!("help/stats.txt")),
+        (&["tune", "--help"], include_str!("help/tune.txt")),
     ] {
         let run = run(lab.command(Path::new(HIPFILE)).args(arguments));
         assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));

@@ -19,4 +19,5 @@ mod signals;
 mod sizes;
 mod stats;
 mod support;
+mod sweeps;
 mod terminal;
