@@ -24,6 +24,11 @@
 //! This crate is the core: it knows nothing of the C ABI, which is the crate `libhipfile`.
 #![deny(unsafe_code)]
 
+/// The programs in README.md are programs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 mod advice;
 #[allow(unsafe_code, reason = "declares that memory must outlive what is submitted")]
 mod batch;
