@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::cmd::{cargo, cmd};
 use crate::nextest::Nextest;
 use crate::steps::{self, Step};
-use crate::{abi, clients, dist, layout, python, tidy, tools};
+use crate::{abi, clients, dist, layout, package, python, site, tidy, tools};
 
 /// In this order. What needs a nightly toolchain (Miri, the thread sanitizer) is in `deep`.
 const STEPS: &[Step] = &[
@@ -25,6 +25,12 @@ const STEPS: &[Step] = &[
     Step { name: "micro", what: "the micro-benchmarks, for a moment each", fast: false, run: micro },
     Step { name: "doctest", what: "examples in the documentation", fast: false, run: doctest },
     Step { name: "doc", what: "the documentation builds without a warning", fast: false, run: doc },
+    Step {
+        name: "site",
+        what: "the documentation as a site: its links, and the code in it",
+        fast: false,
+        run: site::run,
+    },
     Step { name: "deny", what: "licences, sources and duplicates of dependencies", fast: false, run: deny },
     Step { name: "test", what: "the tests, but those of the next steps", fast: true, run: test },
     Step {
@@ -54,6 +60,7 @@ const STEPS: &[Step] = &[
     },
     Step { name: "referee", what: "the HIP table against the oldest bindings", fast: false, run: referee },
     Step { name: "dist", what: "the staged tree as it is shipped", fast: false, run: dist_release },
+    Step { name: "package", what: "what others install", fast: false, run: packages },
     Step { name: "readme", what: "the first command of README.md", fast: false, run: readme },
     Step { name: "examples", what: "the example programs, built and run", fast: false, run: examples },
 ];
@@ -91,6 +98,14 @@ fn dist_debug() -> Result<(), String> {
 
 fn dist_release() -> Result<(), String> {
     dist::stage(false, None).map(|_| ())
+}
+
+fn packages() -> Result<(), String> {
+    let made = package::run()?;
+    Nextest::new()
+        .test_binary("xtask", "packages")
+        .env("HIPFILE_TEST_PACKAGES", &made.to_string_lossy())
+        .run()
 }
 
 fn doctest() -> Result<(), String> {

@@ -65,53 +65,118 @@ pub(crate) fn stage(debug: bool, out: Option<PathBuf>) -> Result<PathBuf, String
         }
     };
     let built = target.join(if debug { "debug" } else { "release" });
-    Stage { built, dir: dir.clone(), version: layout::version()? }.all()?;
+    Stage::new(built, dir.clone(), Layout::MOVABLE)?.all()?;
     Ok(dir)
 }
 
-struct Stage {
+/// Where things lie below the root of a tree.
+#[derive(Clone, Copy)]
+pub(crate) struct Layout {
+    /// What everything is below: nothing, or a path that ends in a slash.
+    prefix: &'static str,
+    /// The folder of libraries, below the prefix.
+    libdir: &'static str,
+    /// From there to the prefix.
+    up: &'static str,
+}
+
+impl Layout {
+    /// A tree that is used as it stands.
+    pub(crate) const MOVABLE: Layout = Layout { prefix: "", libdir: "lib", up: ".." };
+    /// Debian's, for x86-64.
+    pub(crate) const DEBIAN: Layout = Layout { prefix: "usr/", libdir: "lib/x86_64-linux-gnu", up: "../.." };
+}
+
+/// A tree that is being filled from a folder of what cargo built.
+pub(crate) struct Stage {
     built: PathBuf,
     dir: PathBuf,
     version: String,
+    layout: Layout,
 }
 
 impl Stage {
-    fn all(&self) -> Result<(), String> {
-        let root = layout::root();
-        let soname = format!("libhipfile.so.{}", self.major());
-        let real = format!("libhipfile.so.{}", self.version);
+    /// # Errors
+    /// The version cannot be found.
+    pub(crate) fn new(built: PathBuf, dir: PathBuf, layout: Layout) -> Result<Stage, String> {
+        Ok(Stage { built, dir, version: layout::version()?, layout })
+    }
 
-        self.program("hipfile", "bin/hipfile")?;
-        for link in TOOL_LINKS {
-            self.link("hipfile", &format!("bin/{link}"))?;
-        }
+    /// # Errors
+    /// A file could not be read or written; the text names it. So are those of the parts below.
+    pub(crate) fn all(&self) -> Result<(), String> {
+        self.library()?;
+        self.development()?;
+        self.tools()?;
+        self.documents()?;
+        self.emulation()
+    }
 
-        cmd(self.built.join("hipfile")).words("generate").arg(&self.dir).run()?;
+    /// The library that programs load.
+    pub(crate) fn library(&self) -> Result<(), String> {
+        let real = self.real();
+        self.program("libhipfile_c.so", &self.lib(&real))?;
+        self.link(&real, &self.lib(&self.soname()))
+    }
 
-        self.program("libhipfile_c.so", &format!("lib/{real}"))?;
-        self.link(&real, &format!("lib/{soname}"))?;
-        self.link(&soname, "lib/libhipfile.so")?;
-        self.file(&self.built.join("libhipfile_c.a"), "lib/libhipfile.a", 0o644)?;
-        self.tree(&root.join("include"), "include", &[".h"])?;
-        self.template(include_str!("../dist/hipfile.pc.in"), "lib/pkgconfig/hipfile.pc")?;
-        let cmake = "lib/cmake/hipfile/hipfile-config";
+    /// What programs are built with.
+    pub(crate) fn development(&self) -> Result<(), String> {
+        self.link(&self.soname(), &self.lib("libhipfile.so"))?;
+        self.file(&self.built.join("libhipfile_c.a"), &self.lib("libhipfile.a"), 0o644)?;
+        self.tree(&layout::root().join("include"), &self.below("include"), &[".h"])?;
+        self.template(include_str!("../dist/hipfile.pc.in"), "pkgconfig/hipfile.pc")?;
+        let cmake = "cmake/hipfile/hipfile-config";
         self.template(include_str!("../dist/hipfile-config.cmake.in"), &format!("{cmake}.cmake"))?;
         self.template(
             include_str!("../dist/hipfile-config-version.cmake.in"),
             &format!("{cmake}-version.cmake"),
-        )?;
+        )
+    }
 
-        for name in ["README.md", "CHANGELOG.md", "LICENSE", "LICENSE-APACHE", "LICENSE-MIT"] {
-            self.file(&root.join(name), &format!("share/doc/hipfile/{name}"), 0o644)?;
+    /// The command, under all its names, with its manual pages and completions.
+    pub(crate) fn tools(&self) -> Result<(), String> {
+        self.program("hipfile", &self.below("bin/hipfile"))?;
+        for link in TOOL_LINKS {
+            self.link("hipfile", &self.below(&format!("bin/{link}")))?;
         }
-        self.tree(&root.join("docs"), "share/doc/hipfile/docs", &[".md"])?;
-        self.tree(&root.join("examples/c"), "share/doc/hipfile/examples", &[".c", ".h", "Makefile"])?;
+        let to = self.dir.join(self.layout.prefix);
+        cmd(self.built.join("hipfile")).arg("generate").arg(to).run()
+    }
 
-        self.program("libamdhip64.so", "lib/hip-emu/libamdhip64.so.7")?;
-        self.link("libamdhip64.so.7", "lib/hip-emu/libamdhip64.so.6")?;
-        self.link("libamdhip64.so.7", "lib/hip-emu/libamdhip64.so")?;
-        self.program("libhiprtc.so", "lib/hip-emu/libhiprtc.so")?;
-        self.tree(&root.join("crates/hip-emu-so/include"), "include/hip-emu", &[".h"])
+    pub(crate) fn documents(&self) -> Result<(), String> {
+        let root = layout::root();
+        let to = self.below("share/doc/hipfile");
+        for name in ["README.md", "CHANGELOG.md", "LICENSE", "LICENSE-APACHE", "LICENSE-MIT"] {
+            self.file(&root.join(name), &format!("{to}/{name}"), 0o644)?;
+        }
+        self.tree(&root.join("docs"), &format!("{to}/docs"), &[".md"])?;
+        self.tree(&root.join("examples/c"), &format!("{to}/examples"), &[".c", ".h", "Makefile"])
+    }
+
+    /// The emulated GPU, apart from everything else.
+    pub(crate) fn emulation(&self) -> Result<(), String> {
+        self.program("libamdhip64.so", &self.lib("hip-emu/libamdhip64.so.7"))?;
+        self.link("libamdhip64.so.7", &self.lib("hip-emu/libamdhip64.so.6"))?;
+        self.link("libamdhip64.so.7", &self.lib("hip-emu/libamdhip64.so"))?;
+        self.program("libhiprtc.so", &self.lib("hip-emu/libhiprtc.so"))?;
+        let headers = layout::root().join("crates/hip-emu-so/include");
+        self.tree(&headers, &self.below("include/hip-emu"), &[".h"])
+    }
+
+    fn below(&self, path: &str) -> String {
+        format!("{}{path}", self.layout.prefix)
+    }
+
+    fn lib(&self, path: &str) -> String {
+        format!("{}{}/{path}", self.layout.prefix, self.layout.libdir)
+    }
+
+    fn real(&self) -> String {
+        format!("libhipfile.so.{}", self.version)
+    }
+
+    fn soname(&self) -> String {
+        format!("libhipfile.so.{}", self.major())
     }
 
     fn major(&self) -> &str {
@@ -128,7 +193,11 @@ impl Stage {
         self.write(to, &bytes, mode)
     }
 
-    fn write(&self, to: &str, bytes: &[u8], mode: u32) -> Result<(), String> {
+    /// Writes one file of the tree.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn write(&self, to: &str, bytes: &[u8], mode: u32) -> Result<(), String> {
         let path = self.dir.join(to);
         let new = self.dir.join(format!("{to}.new"));
         let write = || {
@@ -143,6 +212,7 @@ impl Stage {
     fn link(&self, points_to: &str, at: &str) -> Result<(), String> {
         let path = self.dir.join(at);
         let link = || {
+            fs::create_dir_all(path.parent().unwrap_or(&self.dir))?;
             absent(fs::remove_file(&path))?;
             symlink(points_to, &path)
         };
@@ -175,16 +245,18 @@ impl Stage {
     }
 
     fn template(&self, text: &str, to: &str) -> Result<(), String> {
-        self.write(to, filled(text, &self.version, self.major()).as_bytes(), 0o644)
+        self.write(&self.lib(to), self.filled(text).as_bytes(), 0o644)
     }
-}
 
-fn filled(template: &str, version: &str, major: &str) -> String {
-    template
-        .replace("@VERSION@", version)
-        .replace("@MAJOR@", major)
-        .replace("@STATIC_LIBS@", &STATIC_LIBS.join(" "))
-        .replace("@STATIC_LIBS_CMAKE@", &STATIC_LIBS.join(";"))
+    fn filled(&self, template: &str) -> String {
+        template
+            .replace("@VERSION@", &self.version)
+            .replace("@MAJOR@", self.major())
+            .replace("@LIBDIR@", self.layout.libdir)
+            .replace("@UP@", self.layout.up)
+            .replace("@STATIC_LIBS@", &STATIC_LIBS.join(" "))
+            .replace("@STATIC_LIBS_CMAKE@", &STATIC_LIBS.join(";"))
+    }
 }
 
 /// Success also when what was to be removed is not there.
@@ -200,7 +272,7 @@ mod tests {
     use super::*;
 
     fn stage_in(dir: &Path) -> Stage {
-        Stage { built: dir.join("built"), dir: dir.join("out"), version: "0.5.0".to_owned() }
+        Stage::new(dir.join("built"), dir.join("out"), Layout::MOVABLE).expect("a version")
     }
 
     #[test]
@@ -210,7 +282,8 @@ mod tests {
             include_str!("../dist/hipfile-config.cmake.in"),
             include_str!("../dist/hipfile-config-version.cmake.in"),
         ] {
-            assert!(!filled(template, "0.5.0", "0").contains('@'));
+            let stage = stage_in(Path::new("/"));
+            assert!(!stage.filled(template).contains('@'));
         }
     }
 

@@ -17,7 +17,9 @@ mod dist;
 mod layout;
 mod nextest;
 mod nightly;
+mod package;
 mod python;
+mod site;
 mod steps;
 mod tidy;
 mod tools;
@@ -29,8 +31,11 @@ usage: cargo xtask COMMAND
 
   ci [--fast] [--list] [STEP...]  check everything, or the named steps; --fast: fmt, tidy, clippy and the tests
   dist [--debug] [--out DIR]      stage the libraries, headers and tools under target/dist (target/dist-debug)
-  abi                             compare include/*.h with the Rust definitions and the symbol table
+  package                         what others install: an archive, Debian packages, RPMs, a wheel, under target/package
+  abi [--bless]                   compare include/*.h with the Rust definitions, the symbol table and the snapshot of the
+                                  interface; --bless: take into the snapshot what was added
   clients                         other people's programs on our library and the emulated GPU
+  site [--bless]                  the documentation as a site, under target/site; --bless: make docs/reference.md from the headers
   tidy                            the source rules: unsafe list, layers, file sizes, words, links
   deep [--list] [STEP...]         what takes too long for ci: many more random operations (HIPFILE_TEST_OPS), many more
                                   orders of threads (HIPFILE_TEST_ORDERS), the thread sanitizer, Miri
@@ -42,8 +47,10 @@ fn main() -> ExitCode {
     let result = match args.split_first() {
         Some((&"ci", rest)) => ci::main(rest),
         Some((&"dist", rest)) => dist::main(rest),
-        Some((&"abi", [])) => abi::run(),
+        Some((&"package", rest)) => package::main(rest),
+        Some((&"abi", rest)) => abi::main(rest),
         Some((&"clients", [])) => clients::run(),
+        Some((&"site", rest)) => site::main(rest),
         Some((&"tidy", [])) => tidy::main(),
         Some((&"deep", rest)) => deep::main(rest),
         Some((&("help" | "-h" | "--help"), _)) => {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::cmd::{Cmd, cmd, which};
-use crate::layout;
+use crate::{layout, package};
 
 /// Builds wheels.
 const MATURIN: &str = "maturin==1.16.0";
@@ -170,6 +170,40 @@ fn build_for(interpreter: &Path, folder: &str) -> Result<PathBuf, String> {
         .arg(interpreter)
         .run()?;
     only_wheel(&out)
+}
+
+/// The wheel that others install: optimized, and for every glibc from that version on.
+///
+/// # Errors
+/// It does not build.
+pub(crate) fn portable_wheel(
+    out: &Path,
+    (major, minor): (u32, u32),
+    epoch: &str,
+) -> Result<Option<PathBuf>, String> {
+    if oldest().is_none() {
+        println!("SKIP: the wheel: there is no Python 3.{} or later", OLDEST.1);
+        return Ok(None);
+    }
+    let kitchen = kitchen()?;
+    let path = package::path_with_zig()?;
+    cmd(kitchen.join("bin/maturin"))
+        .words(
+            "build --quiet --locked --release --strip --zig --manifest-path crates/hipfile-python/Cargo.toml",
+        )
+        .arg("--compatibility")
+        .arg(format!("manylinux_{major}_{minor}"))
+        .arg("--target-dir")
+        .arg(layout::target().join("portable"))
+        .arg("--interpreter")
+        .arg(kitchen.join("bin/python"))
+        .arg("--out")
+        .arg(out)
+        .env("PATH", path)
+        .env("RUSTFLAGS", package::flags())
+        .env("SOURCE_DATE_EPOCH", epoch)
+        .run()?;
+    only_wheel(out).map(Some)
 }
 
 /// The wheel in a folder that has just one.

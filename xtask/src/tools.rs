@@ -7,8 +7,12 @@ use crate::cmd::{Cmd, cargo, cmd, which};
 use crate::layout;
 
 struct CargoTool {
-    /// The name after `cargo`.
+    /// The name after `cargo`; of one that is no part of cargo its own.
     name: &'static str,
+    /// Whether it is a part of cargo.
+    cargo: bool,
+    /// What of it is built, if not all.
+    features: &'static str,
     /// What is built from source when the machine has none.
     version: &'static str,
     /// The oldest that does: major, minor, patch.
@@ -16,8 +20,15 @@ struct CargoTool {
 }
 
 const CARGO_TOOLS: &[CargoTool] = &[
-    CargoTool { name: "nextest", version: "0.9.143", oldest: [0, 9, 100] },
-    CargoTool { name: "deny", version: "0.20.2", oldest: [0, 18, 0] },
+    CargoTool { name: "nextest", cargo: true, features: "", version: "0.9.143", oldest: [0, 9, 100] },
+    CargoTool { name: "deny", cargo: true, features: "", version: "0.20.2", oldest: [0, 18, 0] },
+    CargoTool {
+        name: "mdbook",
+        cargo: false,
+        features: "--no-default-features --features search",
+        version: "0.5.4",
+        oldest: [0, 5, 0],
+    },
 ];
 
 /// A Debian package, the program or library that shows it to be there, and what it is for.
@@ -39,6 +50,13 @@ const PACKAGES: &[Package] = &[
     Package { name: "xfsprogs", proof: Proof::Program("mkfs.xfs"), purpose: "tests on xfs" },
     Package { name: "btrfs-progs", proof: Proof::Program("mkfs.btrfs"), purpose: "tests on btrfs" },
     Package { name: "pkg-config", proof: Proof::Program("pkg-config"), purpose: "tests of hipfile.pc" },
+    Package {
+        name: "abigail-tools",
+        proof: Proof::Program("abidiff"),
+        purpose: "the snapshot of the interface",
+    },
+    Package { name: "rpm", proof: Proof::Program("rpmbuild"), purpose: "RPMs" },
+    Package { name: "groff-base", proof: Proof::Program("groff"), purpose: "tests of the manual pages" },
     Package { name: "cmake", proof: Proof::Program("cmake"), purpose: "tests of the CMake package" },
     Package {
         name: "libamdhip64-5",
@@ -64,6 +82,14 @@ pub(crate) fn ensure_all() -> Result<(), String> {
     ensure_packages()
 }
 
+/// As [`cargo_tool`], of one that is no part of cargo.
+///
+/// # Errors
+/// As [`cargo_tool`].
+pub(crate) fn program(name: &str) -> Result<Cmd, String> {
+    cargo_tool(name)
+}
+
 /// `cargo NAME`, or the same tool built under the target folder when the machine has none.
 ///
 /// # Errors
@@ -75,12 +101,13 @@ pub(crate) fn cargo_tool(name: &str) -> Result<Cmd, String> {
 
 impl CargoTool {
     fn command(&self) -> Result<Cmd, String> {
-        let program = format!("cargo-{}", self.name);
+        let program = if self.cargo { format!("cargo-{}", self.name) } else { self.name.to_owned() };
+        let called = |path: PathBuf| if self.cargo { cmd(path).arg(self.name) } else { cmd(path) };
         if let Some(path) = which(&program)
             && self.will_do(&path)
         {
             // Not through cargo: that would make it work with the same cargo, which it takes from the environment.
-            return Ok(cmd(path).arg(self.name));
+            return Ok(called(path));
         }
         let root = layout::target().join("tools").join(format!("{program}-{}", self.version));
         let path = root.join("bin").join(&program);
@@ -92,13 +119,15 @@ impl CargoTool {
                 .words("install --locked --debug --root")
                 .arg(&root)
                 .arg(format!("{program}@{}", self.version))
+                .words(self.features)
                 .run()?;
         }
-        Ok(cmd(path).arg(self.name))
+        Ok(called(path))
     }
 
     fn will_do(&self, path: &Path) -> bool {
-        let answer = cmd(path).arg(self.name).arg("--version").output();
+        let asked = if self.cargo { cmd(path).arg(self.name) } else { cmd(path) };
+        let answer = asked.arg("--version").output();
         answer.is_ok_and(|text| version_in(&text).is_some_and(|version| version >= self.oldest))
     }
 }
@@ -118,7 +147,8 @@ fn dotted(version: [u32; 3]) -> String {
 /// The first word of the form `1.2.3` in what a program says about itself.
 fn version_in(text: &str) -> Option<[u32; 3]> {
     text.split_whitespace().find_map(|word| {
-        let parts: Vec<u32> = word.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+        let parts: Vec<u32> =
+            word.trim_start_matches('v').split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
         parts.try_into().ok()
     })
 }
@@ -179,6 +209,7 @@ mod tests {
     #[test]
     fn versions_are_read_from_what_programs_say() {
         assert_eq!(version_in("cargo-nextest 0.9.143 (60fa45f63 2026-08-04)"), Some([0, 9, 143]));
+        assert_eq!(version_in("mdbook v0.5.4"), Some([0, 5, 4]));
         assert_eq!(version_in("release: none"), None);
         assert!(version_in("cargo-deny 0.18.0") >= Some([0, 18, 0]));
         assert!(version_in("cargo-deny 0.9.9") < Some([0, 18, 0]));
