@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use crate::errors::ForPython;
 use crate::global;
 use crate::numbers::{Address, Descriptor, Flags, Handle, Offset, Size, StreamHandle};
-use crate::stream::sweep;
+use crate::stream::{is_over, sweep};
 
 /// Bytes that one call of a sequence of pieces moves at most: what is between two is when signals are heard.
 const PIECE: usize = 1 << 30;
@@ -41,11 +41,13 @@ pub(crate) fn close_file(py: Python<'_>, file: Handle) -> PyResult<()> {
     let driver = global::current_or_closed(py)?;
     let (mut pause, mut tell) = (SHORTEST_PAUSE, Some(Instant::now() + TOLD_AFTER));
     loop {
-        match py.detach(|| driver.deregister_file(FileId::from_raw(file.0))) {
-            Err(error) if error.kind() == ErrorKind::InternalError => {}
-            ended => {
-                sweep();
-                return ended.for_python(py);
+        if is_over(py, file.0) {
+            match py.detach(|| driver.deregister_file(FileId::from_raw(file.0))) {
+                Err(error) if error.kind() == ErrorKind::InternalError => {}
+                ended => {
+                    sweep();
+                    return ended.for_python(py);
+                }
             }
         }
         py.check_signals()?;

@@ -195,7 +195,8 @@ pub(crate) fn use_count() -> i64 {
 
 /// Forgets, in the child of a fork, what the parent has open. It is the parent's: nothing of it is freed.
 #[pyfunction]
-pub(crate) fn after_fork_in_child() {
+pub(crate) fn after_fork_in_child(py: Python<'_>) {
+    crate::stream::after_fork_in_child(py);
     FORKS.fetch_add(1, Ordering::Release);
     COUNT.store(0, Ordering::Release);
     for driver in [OPEN.swap(None), ALLOCATING.swap(None)] {

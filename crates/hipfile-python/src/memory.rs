@@ -13,6 +13,9 @@ use crate::global;
 use crate::numbers::{Ordinal, Size};
 use crate::views::HostView;
 
+/// Bytes of the host that are copied at a time.
+const PIECE: usize = 4 << 20;
+
 /// Device memory, freed with the object.
 #[pyclass(frozen, module = "hipfile._core")]
 pub(crate) struct DeviceMemory {
@@ -76,12 +79,17 @@ impl DeviceMemory {
     fn upload(&self, py: Python<'_>, offset: Size, data: &HostView) -> PyResult<()> {
         let offset = offset.0;
         self.check(py, offset, data.len())?;
-        let bytes = data.to_vec()?;
-        let copied = py.detach(|| {
-            let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
-            buffer.as_mut().map_or(Ok(()), |buffer| buffer.upload(offset, &bytes))
-        });
-        copied.for_python(py)
+        let mut piece = vec![0; data.len().min(PIECE)];
+        for at in (0..data.len()).step_by(PIECE) {
+            let piece = &mut piece[..PIECE.min(data.len() - at)];
+            data.copy(at, piece)?;
+            let copied = py.detach(|| {
+                let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+                buffer.as_mut().map_or(Ok(()), |buffer| buffer.upload(offset + at, piece))
+            });
+            copied.for_python(py)?;
+        }
+        Ok(())
     }
 
     /// `nbytes` bytes from `offset` on.

@@ -12,6 +12,12 @@ use crate::errors::ForPython;
 use crate::global;
 use crate::numbers::Handle;
 
+/// Says one line on standard error, unless that is full or closed.
+#[pyfunction]
+pub(crate) fn say(text: &str) {
+    hipfile::notice::line(format_args!("{text}"));
+}
+
 /// What is known about a registered file.
 #[pyfunction]
 pub(crate) fn file_info(py: Python<'_>, file: Handle) -> PyResult<Bound<'_, PyDict>> {

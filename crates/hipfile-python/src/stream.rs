@@ -16,6 +16,9 @@ const SIGNALS: Duration = Duration::from_millis(100);
 
 /// What operations work on whose Python objects were dropped while they were under way.
 static LEFT: Mutex<Vec<Held>> = Mutex::new(Vec::new());
+/// What a file that is to be closed is waited for: by file, what was not over when this was last looked through. This and
+/// the list above are locked with the interpreter held only, so that no fork finds them locked.
+static UNDER_WAY: Mutex<Vec<(u64, Arc<Outcome>)>> = Mutex::new(Vec::new());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -77,6 +80,19 @@ pub(crate) fn sweep() {
     let over: Vec<Held> = lock(&LEFT).extract_if(.., |held| held.outcome.is_over()).collect();
     // Outside the lock: objects may run code of theirs when they go.
     drop(over);
+}
+
+/// Whether everything of a file that was queued on streams is over: the bytes in place, not only the file left alone.
+pub(crate) fn is_over(_attached: Python<'_>, file: u64) -> bool {
+    let mut all = lock(&UNDER_WAY);
+    all.retain(|(_, outcome)| !outcome.is_over());
+    !all.iter().any(|(of, _)| *of == file)
+}
+
+/// Forgets, in the child of a fork, what the parent has under way: locks of it may be held for ever.
+pub(crate) fn after_fork_in_child(_attached: Python<'_>) {
+    std::mem::forget(std::mem::take(&mut *lock(&LEFT)));
+    std::mem::forget(std::mem::take(&mut *lock(&UNDER_WAY)));
 }
 
 /// A transfer that was queued on a stream.
@@ -180,6 +196,10 @@ pub(crate) fn enqueue(
     let queued = py.detach(|| unsafe { driver.enqueue(op, file, address, stream, teller) });
     match queued {
         Ok(()) => {
+            let mut all = lock(&UNDER_WAY);
+            all.retain(|(_, outcome)| !outcome.is_over());
+            all.push((file.as_raw(), Arc::clone(&outcome)));
+            drop(all);
             let held = Held { outcome: Arc::clone(&outcome), _keep: keep };
             Ok(StreamOperation { held: Mutex::new(Some(held)), outcome, forks: global::forks() })
         }

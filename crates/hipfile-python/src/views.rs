@@ -20,18 +20,24 @@ impl HostView {
         self.buffer.len_bytes()
     }
 
-    /// A copy of the bytes.
-    pub(crate) fn to_vec(&self) -> PyResult<Vec<u8>> {
-        if !self.buffer.is_c_contiguous() {
-            return Err(PyValueError::new_err("the elements do not lie one after the other"));
+    /// Whether the elements lie one after the other, in C order.
+    pub(crate) fn is_contiguous(&self) -> bool {
+        self.buffer.is_c_contiguous()
+    }
+
+    /// Copies the bytes from `at` on, as many as there is room for. Of the contiguous ones only.
+    pub(crate) fn copy(&self, at: usize, to: &mut [u8]) -> PyResult<()> {
+        let inside = at.checked_add(to.len()).is_some_and(|end| end <= self.len());
+        if !inside || !self.is_contiguous() {
+            return Err(PyValueError::new_err("these bytes are not there"));
         }
-        if self.len() == 0 {
-            return Ok(Vec::new());
-        }
-        let start = self.buffer.buf_ptr().cast::<u8>();
-        // SAFETY: the exporter keeps that many bytes there while this lives. Threads that write to them meanwhile have
-        // themselves to blame, as with every copy that Python makes of a buffer.
-        Ok(unsafe { core::slice::from_raw_parts(start, self.len()) }.to_vec())
+        let start = self.buffer.buf_ptr().cast::<u8>().cast_const();
+        // SAFETY: it lies in the exporter's memory, by the check above.
+        let from = unsafe { start.add(at) };
+        // SAFETY: the exporter keeps that many bytes there while this lives, and `to` is none of them. Threads that write to
+        // them meanwhile have themselves to blame, as with every copy that Python makes of a buffer.
+        unsafe { core::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import gc
 import os
+import subprocess
 import threading
 
 import numpy
@@ -302,8 +303,37 @@ class TestReports:
         assert sum(row["bytes"] for row in after["read"]["engines"].values()) == after["read"]["bytes"]
         assert after["emulated"] is memory.emulated
 
+    def test_behaviour_136_on_an_overlay(self, tmp_path, data):
+        """The file system of containers, in memory as there: a file of the layer below, and one that comes to lie above."""
+        memory = tmp_path / "memory"
+        memory.mkdir()
+        mounts = [["-t", "tmpfs", "none", memory]]
+        layers = {name: memory / name for name in ("lowerdir", "upperdir", "workdir")}
+        options = ",".join(f"{name}={place}" for name, place in layers.items())
+        mounts.append(["-t", "overlay", "-o", options, "none", memory / "merged"])
+        done = 0
+        try:
+            for mount in mounts:
+                mounted = subprocess.run(["mount", *mount], capture_output=True, text=True)
+                if mounted.returncode:
+                    pytest.skip(f"an overlay cannot be mounted: {mounted.stderr.strip()}")
+                done += 1
+                for place in (*layers.values(), memory / "merged"):
+                    place.mkdir(exist_ok=True)
+                (layers["lowerdir"] / "below").write_bytes(data[1])
+            with hipfile.open(memory / "merged" / "below") as file:
+                assert file.read(device="gpu", container="hipfile").tobytes() == data[1]
+            for name in ("below", "above"):
+                with hipfile.open(memory / "merged" / name, "w+") as file:
+                    there = DeviceArray.from_host(data[1])
+                    assert file.write_from(there) == there.nbytes
+                    assert file.read(device="gpu", container="hipfile").tobytes() == data[1]
+        finally:
+            for mount in reversed(mounts[:done]):
+                subprocess.run(["umount", mount[-1]], check=True)
+
     def test_behaviour_136_wherever_the_file_lies(self, tmp_path, data):
-        """Overlays, memory, containers: no file system is a reason to refuse, and none to skip a test."""
+        """Disks and memory: no file system is a reason to refuse, and none to skip a test."""
         places = [tmp_path, *(os.path.join(place, f"hipfile-{os.getpid()}") for place in ("/dev/shm", "/var/tmp"))]
         for place in places:
             os.makedirs(place, exist_ok=True)

@@ -1,7 +1,10 @@
 """Where things end: files that are closed under work, disks that are full, batches that are full or over."""
 
+import copy
 import errno
+import gc
 import os
+import pickle
 import subprocess
 import threading
 import time
@@ -283,6 +286,83 @@ class TestMemoryIsNotTakenFirst:
         with hipfile.open(tmp_path / "empty", "w+") as file:
             assert file.read(1 << 62).shape == (0,)
             assert file.read().shape == (0,)
+
+
+def test_what_is_open_is_not_copied(data):
+    """A copy would close a descriptor that is somebody else's by then."""
+    amd = hipfile.FileHandle(data[0], os.O_RDONLY)
+    assert copy.copy(amd).path == pickle.loads(pickle.dumps(amd)).path == data[0]
+    amd.open()
+    with hipfile.open(data[0]) as file, Batch() as batch, hipfile.CuFile(data[0]) as cu:
+        for thing in (file, batch, amd):
+            for again in (copy.copy, copy.deepcopy, pickle.dumps):
+                with pytest.raises(TypeError, match="cannot be copied"):
+                    again(thing)
+        del thing
+        copied = copy.copy(cu)
+        del copied
+        gc.collect()
+        assert cu.is_open
+    amd.close()
+
+
+def test_descriptors_that_run_out_are_an_error_and_leave_nothing(python, data):
+    status, out, err = python(
+        f"""
+        import errno, os, resource, hipfile
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with hipfile.open({str(data[0])!r}) as file:
+            file.read(100)
+        before = len(os.listdir("/proc/self/fd"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+        files = []
+        try:
+            while True:
+                files.append(hipfile.open({str(data[0])!r}))
+        except OSError as error:
+            assert error.errno == errno.EMFILE, error
+        assert 20 < len(files) == hipfile.Driver.use_count()
+        for file in files:
+            assert file.read_into(bytearray(100)) == 100
+        for file in files:
+            file.close()
+        assert (len(os.listdir("/proc/self/fd")), hipfile.Driver.use_count()) == (before, 0)
+        """
+    )
+    assert status == 0, err
+
+
+def test_threads_that_cannot_be_had_are_done_without(python, data):
+    status, out, err = python(
+        f"""
+        import hipfile, threading
+        def refuse(*args):
+            raise RuntimeError("can't start new thread")
+        threading.Thread.start = refuse
+        with hipfile.open({str(data[0])!r}) as file:
+            print(file.submit("read", bytearray(100)).result(1))
+        """
+    )
+    assert (status, out) == (0, "100\n"), err
+
+
+def test_a_standard_error_that_is_gone_is_nobody_s_failure(python, data):
+    status, out, err = python(
+        f"""
+        import os, sys
+        os.close(2)
+        sys.stderr = None
+        import hipfile
+        array = hipfile.DeviceArray.empty(1 << 20)
+        with hipfile.open({str(data[0])!r}) as file:
+            file.enqueue_read(array)
+            file.submit("read", array)
+        print("closed")
+        """,
+        HIPFILE_DEVICE="emulated",
+        HIP_EMU_FAULT="hipMemcpyAsync:*:delay=3000000,hipMemcpy:*:delay=3000000,hipAmdFileRead:*:delay=3000000",
+    )
+    assert (status, out, err) == (0, "closed\n", "")
 
 
 def test_a_shape_may_be_a_number(data):

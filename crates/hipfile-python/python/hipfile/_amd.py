@@ -9,7 +9,6 @@ import ctypes
 import enum
 import errno
 import os
-import sys
 from types import TracebackType
 from typing import Any
 
@@ -478,10 +477,15 @@ class FileHandle:
     def __exit__(self, kind: type | None, value: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if self._handle is not None:
+            raise TypeError(f"{self._path!r} is open and cannot be copied: open the path again")
+        return super().__reduce_ex__(protocol)
+
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is None or is_ending():
             return
         try:
             self._close(wait=False)
         except Exception as error:
-            print(f"hipfile: closing {self._path!r}: {error}", file=sys.stderr)
+            _core.say(f"closing {self._path!r}: {error}")

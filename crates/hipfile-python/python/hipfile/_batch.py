@@ -185,6 +185,9 @@ class Batch:
         with self._lock:
             self._in_flight.clear()
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("a batch cannot be copied")
+
     def __enter__(self) -> Batch:
         self._check()
         return self

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -167,7 +166,7 @@ class File:
             self._closing = True
             try:
                 if not self._idle.wait_for(lambda: not self._under_way, _TOLD_AFTER):
-                    print(f"hipfile: closing {self.path!r} waits for {self._under_way} transfers of it", file=sys.stderr)
+                    _core.say(f"closing {self.path!r} waits for {self._under_way} transfers of it")
                     self._idle.wait_for(lambda: not self._under_way)
                 handle = self._handle
             except BaseException:
@@ -188,6 +187,9 @@ class File:
 
     def __exit__(self, kind: type | None, value: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"{self!r} cannot be copied: open the path again")
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is None or is_ending():

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import queue
-import sys
 import threading
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
+from . import _core
 from ._errors import of_parent
 from ._lifetime import at_end, in_child, is_ending
 
@@ -80,7 +80,7 @@ class _Crew:
         """Waits until all is done."""
         with self._changed:
             if not self._changed.wait_for(lambda: not self._pending, TOLD_AFTER):
-                print(f"hipfile: the end waits for {self._pending} transfers that were submitted", file=sys.stderr)
+                _core.say(f"the end waits for {self._pending} transfers that were submitted")
                 self._changed.wait_for(lambda: not self._pending)
 
 

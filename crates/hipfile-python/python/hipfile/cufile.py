@@ -13,7 +13,6 @@ from typing import Any
 from . import _core
 from ._amd import Buffer, Driver, FileHandle
 from ._arguments import TOP, shown, text, whole
-from ._lifetime import is_ending
 
 __all__ = ["CuFile", "CuFileDriver", "buf_deregister", "buf_register"]
 
@@ -98,10 +97,6 @@ class CuFile:
 
     def __exit__(self, kind: type | None, value: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        if "_file" in self.__dict__ and not is_ending():
-            self._file.__del__()
 
     def _check(self) -> None:
         if not self.is_open:
