@@ -18,8 +18,6 @@ const PIECE: usize = 1 << 30;
 /// Between two looks at whether a file that is to be closed is still used.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
-/// How long a close waits before it says what for.
-const TOLD_AFTER: Duration = Duration::from_secs(5);
 
 /// Registers an open descriptor. Returns the file's id.
 #[pyfunction]
@@ -35,11 +33,12 @@ pub(crate) fn deregister_file(py: Python<'_>, file: Handle) -> PyResult<()> {
 }
 
 /// Ends a file's registration when nothing uses it any more: waits for what is under way on streams and in batches.
-/// After some seconds it says so.
+/// After the time that is set for notices it says so.
 #[pyfunction]
 pub(crate) fn close_file(py: Python<'_>, file: Handle) -> PyResult<()> {
     let driver = global::current_or_closed(py)?;
-    let (mut pause, mut tell) = (SHORTEST_PAUSE, Some(Instant::now() + TOLD_AFTER));
+    let begun = Instant::now();
+    let (mut pause, mut patience) = (SHORTEST_PAUSE, driver.config().wait_notice);
     loop {
         if is_over(py, file.0) {
             match py.detach(|| driver.deregister_file(FileId::from_raw(file.0))) {
@@ -51,13 +50,12 @@ pub(crate) fn close_file(py: Python<'_>, file: Handle) -> PyResult<()> {
             }
         }
         py.check_signals()?;
-        if tell.is_some_and(|at| at <= Instant::now()) {
-            tell = None;
+        if let Some(seconds) = patience.filter(|patience| *patience <= begun.elapsed()).map(|p| p.as_secs()) {
+            patience = None;
             let path = driver.file_info(FileId::from_raw(file.0)).ok().and_then(|info| info.path);
             let path = path.map_or_else(|| "a file".to_owned(), |path| path.display().to_string());
             hipfile::notice::line(format_args!(
-                "closing {path} waits for transfers of it that are under way since {} s",
-                TOLD_AFTER.as_secs()
+                "closing {path} waits for transfers of it that are under way since {seconds} s"
             ));
         }
         py.detach(|| std::thread::sleep(pause));

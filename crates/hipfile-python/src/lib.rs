@@ -35,7 +35,7 @@ mod _core {
     #[pymodule_export]
     use crate::memory::DeviceMemory;
     #[pymodule_export]
-    use crate::report::{check, devices, file_info, properties, runtimes, say, settings, stats};
+    use crate::report::{check, devices, file_info, properties, runtimes, say, settings, stats, wait_notice};
     #[pymodule_export]
     use crate::stream::{StreamOperation, enqueue, prepare_stream};
     #[pymodule_export]

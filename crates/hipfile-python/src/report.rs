@@ -12,6 +12,12 @@ use crate::errors::ForPython;
 use crate::global;
 use crate::numbers::Handle;
 
+/// Seconds after which a wait says what for; None for never.
+#[pyfunction]
+pub(crate) fn wait_notice() -> Option<f64> {
+    global::settings_now().wait_notice.map(|patience| patience.as_secs_f64())
+}
+
 /// Says one line on standard error, unless that is full or closed.
 #[pyfunction]
 pub(crate) fn say(text: &str) {

@@ -243,7 +243,8 @@ class TestEnd:
             import hipfile
             hipfile.open({str(tmp_path / "data")!r}).submit("read", hipfile.DeviceArray.empty(1 << 20))
             """,
-            HIP_EMU_FAULT="hipMemcpyAsync:*:delay=5500000,hipMemcpy:*:delay=5500000,hipAmdFileRead:*:delay=5500000",
+            HIPFILE_WAIT_NOTICE="1",
+            HIP_EMU_FAULT="hipMemcpyAsync:*:delay=1200000,hipMemcpy:*:delay=1200000,hipAmdFileRead:*:delay=1200000",
             **EMULATED,
         )
         assert (status, without_notice(err)) == (0, ["hipfile: the end waits for 1 transfers that were submitted"]), err

@@ -95,7 +95,8 @@ class TestClose:
                 file.enqueue_read(array)
             """,
             HIPFILE_DEVICE="emulated",
-            HIP_EMU_FAULT="hipMemcpyAsync:*:delay=5500000,hipMemcpy:*:delay=5500000,hipAmdFileRead:*:delay=5500000",
+            HIPFILE_WAIT_NOTICE="1",
+            HIP_EMU_FAULT="hipMemcpyAsync:*:delay=1200000,hipMemcpy:*:delay=1200000,hipAmdFileRead:*:delay=1200000",
         )
         assert status == 0 and "data waits for transfers of it" in err, err
 
@@ -360,7 +361,8 @@ def test_a_standard_error_that_is_gone_is_nobody_s_failure(python, data):
         print("closed")
         """,
         HIPFILE_DEVICE="emulated",
-        HIP_EMU_FAULT="hipMemcpyAsync:*:delay=3000000,hipMemcpy:*:delay=3000000,hipAmdFileRead:*:delay=3000000",
+        HIPFILE_WAIT_NOTICE="1",
+        HIP_EMU_FAULT="hipMemcpyAsync:*:delay=1200000,hipMemcpy:*:delay=1200000,hipAmdFileRead:*:delay=1200000",
     )
     assert (status, out, err) == (0, "closed\n", "")
 

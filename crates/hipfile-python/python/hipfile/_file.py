@@ -19,8 +19,6 @@ from ._memory import AUTO, Region, region, stream_handle
 
 #: What one call of the library moves at most.
 MOST = 0x7FFFF000
-#: Seconds after which a close says what it waits for.
-_TOLD_AFTER = 5.0
 
 _MODES = {
     "r": os.O_RDONLY,
@@ -165,7 +163,7 @@ class File:
                 return
             self._closing = True
             try:
-                if not self._idle.wait_for(lambda: not self._under_way, _TOLD_AFTER):
+                if self._under_way and not self._idle.wait_for(lambda: not self._under_way, _core.wait_notice()):
                     _core.say(f"closing {self.path!r} waits for {self._under_way} transfers of it")
                     self._idle.wait_for(lambda: not self._under_way)
                 handle = self._handle

@@ -21,8 +21,6 @@ T = TypeVar("T")
 
 #: Transfers under way at the same time; more wait their turn.
 THREADS = 16
-#: Seconds after which the end of the interpreter says what it waits for.
-TOLD_AFTER = 5.0
 
 
 class Future(concurrent.futures.Future[T]):
@@ -79,7 +77,7 @@ class _Crew:
     def finish(self) -> None:
         """Waits until all is done."""
         with self._changed:
-            if not self._changed.wait_for(lambda: not self._pending, TOLD_AFTER):
+            if self._pending and not self._changed.wait_for(lambda: not self._pending, _core.wait_notice()):
                 _core.say(f"the end waits for {self._pending} transfers that were submitted")
                 self._changed.wait_for(lambda: not self._pending)
 

@@ -205,7 +205,7 @@ pub const SETTINGS: &[Setting] = &[
     row!("stream_memory", "HIPFILE_STREAM_MEMORY", BYTES, "64M", stream_len,
         "Staging memory for streams alone, at least one Block: one for each stream with work queued, and up to a half of all for large reads, of which each stream takes half of what is left. A stream that finds none is refused."),
     row!("wait_notice", "HIPFILE_WAIT_NOTICE", SECONDS, "10", wait_notice,
-        "After this long without progress a call that waits for a batch says on stderr which file and engine it waits for."),
+        "After this long without progress a call that waits for a batch says on stderr which file and engine it waits for. In Python so do the closing of a file that is in use and the end of the interpreter."),
     row!("batch_size", "HIPFILE_BATCH_SIZE", count(1, 4096), "4096", batch_size,
         "Most entries of one batch.")
         .parameter("hipFileParamPropertiesIOBatchsize"),
