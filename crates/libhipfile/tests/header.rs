@@ -139,7 +139,7 @@ fn the_headers_go_after_those_of_hip_even_if_hip_is_unwanted() {
 }
 
 #[test]
-fn a_stream_of_cuda_is_passed_as_it_is() {
+fn behaviour_149_a_stream_of_cuda_is_passed_as_it_is() {
     let flags = settings().into_iter().find(|setting| setting.name == BESIDE_CUDA).unwrap().flags;
     let source = "#include <hipfile.h>\nint used(cudaStream_t stream);\n\
         int used(cudaStream_t stream) { return (int)hipFileStreamRegister(stream, 0).err; }\n";

@@ -64,7 +64,7 @@ fn behaviour_140_the_shared_library_needs_the_c_library_only() {
 }
 
 #[test]
-fn the_shared_library_is_linked_as_promised() {
+fn behaviour_141_the_shared_library_is_linked_as_promised() {
     let dynamic = readelf("-d");
     assert!(dynamic.contains("Library soname: [libhipfile.so.0]"), "{dynamic}");
     assert!(dynamic.contains("NODELETE"), "{dynamic}");
@@ -79,7 +79,7 @@ fn the_shared_library_is_linked_as_promised() {
 }
 
 #[test]
-fn no_gpu_runtime_is_linked() {
+fn behaviour_152_no_gpu_runtime_is_linked() {
     let undefined = nm(&["-D", "--undefined-only"], "libhipfile_c.so");
     assert!(!undefined.is_empty());
     for (_, name) in undefined {

@@ -50,7 +50,7 @@ fn a_page_has_its_charts_and_the_figures_behind_them() {
 }
 
 #[test]
-fn what_tune_writes_is_a_configuration_that_is_understood() {
+fn behaviour_121_what_tune_writes_is_a_configuration_that_is_understood() {
     let lab = Lab::new();
     let done = hipfile(&lab, &["tune", "--size", "64M", "--repeat", "3", "--output", "found.toml"]);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
