@@ -60,6 +60,7 @@ const STEPS: &[Step] = &[
     },
     Step { name: "referee", what: "the HIP table against the oldest bindings", fast: false, run: referee },
     Step { name: "dist", what: "the staged tree as it is shipped", fast: false, run: dist_release },
+    Step { name: "publish", what: "the crates as they would be published", fast: false, run: publish },
     Step { name: "package", what: "what others install", fast: false, run: packages },
     Step { name: "readme", what: "the first command of README.md", fast: false, run: readme },
     Step { name: "examples", what: "the example programs, built and run", fast: false, run: examples },
@@ -98,6 +99,13 @@ fn dist_debug() -> Result<(), String> {
 
 fn dist_release() -> Result<(), String> {
     dist::stage(false, None).map(|_| ())
+}
+
+/// What can be published, in any order: cargo finds the right one. Nothing is sent, and nothing built again.
+fn publish() -> Result<(), String> {
+    let crates = ["gpu-sys", "hip-emu", "hipfile", "libhipfile", "bench-support", "hipfile-tools"];
+    let dry = cargo().words("publish --dry-run --no-verify --locked --allow-dirty");
+    crates.iter().fold(dry, |dry, name| dry.arg("--package").arg(name)).run()
 }
 
 fn packages() -> Result<(), String> {
