@@ -262,6 +262,34 @@ class TestBatchIsOver:
             seen += [result.ticket for result in batch.wait()]
         assert sorted(seen) == sorted(tickets) == list(range(400))
 
+    def test_when_another_thread_closes_it(self, data, gpu):
+        """Who waits gets results, none, or that the batch is closed."""
+        memory = gpu(1 << 16)
+        wrong = []
+
+        def work(batch):
+            try:
+                wrong.extend(result for result in batch.wait() if result.status not in ("complete", "canceled"))
+            except ValueError as error:
+                if "the batch is closed" not in str(error):
+                    wrong.append(error)
+            except BaseException as error:
+                wrong.append(error)
+
+        with hipfile.open(data[0]) as file:
+            for i in range(60):
+                batch = Batch(64)
+                for _ in range(8):
+                    batch.read(file, memory.ptr, nbytes=1 << 16)
+                threads = [threading.Thread(target=work, args=(batch,)) for _ in range(3)]
+                for thread in threads:
+                    thread.start()
+                time.sleep(i % 10 * 0.0002)
+                batch.close()
+                for thread in threads:
+                    thread.join()
+        assert wrong == []
+
     def test_a_file_that_is_closed_meanwhile(self, data):
         with Batch() as batch:
             with hipfile.open(data[0]) as file:
@@ -282,6 +310,12 @@ class TestMemoryIsNotTakenFirst:
                 file.read(shape=1 << 62, **how)
             with pytest.raises(ValueError, match="more than"):
                 file.read(shape=(1 << 32, 1 << 32), **how)
+
+    def test_of_a_file_that_is_made_up(self):
+        with hipfile.open("/proc/self/status") as file:
+            assert file.read(5).tobytes() == b"Name:"
+            assert file.read(shape=5).tobytes() == b"Name:"
+            assert (file.size, file.read().shape) == (0, (0,))
 
     def test_of_an_empty_file(self, tmp_path):
         with hipfile.open(tmp_path / "empty", "w+") as file:

@@ -81,6 +81,16 @@ def test_what_holds_addresses_is_refused_at_every_door(kind, data, tmp_path):
     gc.collect()
 
 
+def test_masked_arrays_are_refused(data, tmp_path):
+    """Their bytes are half of what they are."""
+    array = numpy.ma.masked_array([1, 2, 3], [0, 1, 0])
+    with hipfile.open(data[0], "r+") as file:
+        for door in (file.read_into, file.write_from, file.enqueue_read, lambda a: hipfile.save_npy(tmp_path / "a.npy", a)):
+            with pytest.raises(ValueError, match="masked"):
+                door(array)
+        assert file.read_into(array.data) == 24
+
+
 def test_what_only_looks_like_it_is_welcome(data):
     """Fields may be called O; complex numbers, times and texts of a fixed size are plain bytes."""
     with hipfile.open(data[0]) as file:

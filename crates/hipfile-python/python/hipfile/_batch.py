@@ -128,6 +128,7 @@ class Batch:
             with self._lock:
                 for ticket in added:
                     self._in_flight.pop(ticket, None)
+            self._check()  # Closed meanwhile.
             raise
         return len(added)
 
@@ -144,7 +145,11 @@ class Batch:
         self.submit()
         with self._lock:
             under_way = len(self._in_flight)
-        ended = self._core.poll(under_way if least is None else min(least, under_way), timeout)
+        try:
+            ended = self._core.poll(under_way if least is None else min(least, under_way), timeout)
+        except HipFileException:
+            self._check()  # Closed meanwhile.
+            raise
         results = []
         for ticket, moved, error, word in ended:
             with self._lock:

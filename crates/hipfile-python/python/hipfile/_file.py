@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -103,7 +104,12 @@ class File:
     def size(self) -> int:
         """The file's size now."""
         with self._used():
-            return os.lseek(self.fileno(), 0, os.SEEK_END)
+            return self._size()
+
+    def _size(self) -> int:
+        found = os.fstat(self.fileno())
+        # A device says its size by where its end is only; files of the kernel's own have no end to go to.
+        return os.lseek(self.fileno(), 0, os.SEEK_END) if stat.S_ISBLK(found.st_mode) else found.st_size
 
     def info(self) -> dict[str, Any]:
         """What is known about the file: the engine that would carry an aligned read of 1 MiB now, why it is staged if it
@@ -291,7 +297,7 @@ class File:
         if not wanted or at < 0:
             return wanted  # A place before the beginning is refused by the read.
         with self._used():
-            size = os.lseek(self.fileno(), 0, os.SEEK_END)
+            size = self._size()
             # Files that are made up as they are read have no size.
             made_up = not size and os.pread(self.fileno(), 1, at)
         return wanted if made_up else min(max(size - at, 0), wanted)

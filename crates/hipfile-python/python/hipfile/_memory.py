@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -270,6 +271,9 @@ def _of_object(obj: Any, writable: bool, stream: Any) -> Region:
     on_device = _on_device(obj, writable, stream)
     if on_device is not None:
         return on_device
+    masked = sys.modules.get("numpy.ma")
+    if masked is not None and isinstance(obj, masked.MaskedArray):
+        raise ValueError(f"this {_describe(obj)} is masked: give its .data, or .filled() of it")
     on_host = by_buffer(obj, writable)
     if on_host is not None:
         return on_host
