@@ -1,13 +1,16 @@
 //! Operations on streams against calls, on the emulated GPU, as ratios inside one run: `cargo bench -p hipfile --bench
-//! streams`. The file is read around the page cache where that is said.
+//! streams`. The file is read around the page cache where that is said, and then by io_uring alone too: more than the disk gives
+//! for sixteen requests at once against one after the other nobody can reach.
 #![allow(clippy::unwrap_used, reason = "what fails ends the program")]
 #![allow(clippy::print_stdout, reason = "a program that reports to its user")]
 
 mod subject;
 
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bench_support::{Direction, Lanes, Request};
 use hipfile::{Buffer, EventStatus, Job, Op, PageCache, Stream};
 
 use subject::{ROUNDS, Subject, data, median};
@@ -39,6 +42,19 @@ impl Bench {
         began.elapsed()
     }
 
+    /// The same reads by io_uring with no library, `depth` of them under way.
+    fn ring(&self, depth: usize) -> Duration {
+        let mut lanes = Lanes::new(depth, SIZE, false).unwrap();
+        let file = self.around_cache();
+        self.prepare();
+        let began = Instant::now();
+        let mut requests = (0..COUNT).map(|n| Request { offset: self.place(n), len: SIZE });
+        lanes
+            .run(file.as_fd(), Direction::Read, &mut requests, &mut |done| assert_eq!(done.bytes, SIZE))
+            .unwrap();
+        began.elapsed()
+    }
+
     /// `group` submitted at a time, then waited for; operation n on stream n modulo their number.
     fn streams(&self, count: usize, group: usize) -> Duration {
         let streams: Vec<_> = (0..count).map(|_| Stream::new(&self.driver, 0).unwrap()).collect();
@@ -65,8 +81,8 @@ impl Bench {
     }
 }
 
-fn compare(what: &str, bench: &Bench) {
-    let mut times = [const { Vec::new() }; 5];
+fn compare(what: &str, bench: &Bench, disk: bool) {
+    let mut times = [const { Vec::new() }; 7];
     for round in 0..=ROUNDS {
         let took = [
             bench.calls(),
@@ -74,13 +90,15 @@ fn compare(what: &str, bench: &Bench) {
             bench.streams(1, COUNT),
             bench.streams(16, 16),
             bench.streams(16, COUNT),
+            if disk { bench.ring(1) } else { Duration::ZERO },
+            if disk { bench.ring(16) } else { Duration::ZERO },
         ];
         // The first round warms up.
         if round > 0 {
             times.iter_mut().zip(took).for_each(|(times, took)| times.push(took));
         }
     }
-    let [calls, single, order, many, queued] = times.map(|times| median(times) / COUNT as u32);
+    let [calls, single, order, many, queued, ring, deep] = times.map(|times| median(times) / COUNT as u32);
     let against = |other: Duration, this: Duration| other.as_secs_f64() / this.as_secs_f64();
     println!(
         "{what:32} call {calls:>9.1?}  one at a time {single:>9.1?}  in order {order:>9.1?} ({:.2} x a call)  \
@@ -90,11 +108,18 @@ fn compare(what: &str, bench: &Bench) {
         against(single, many),
         against(single, queued),
     );
+    if disk {
+        println!(
+            "{:32} io_uring alone: one at a time {ring:>9.1?}  16 at once {deep:>9.1?} ({:.2} x)",
+            "",
+            against(ring, deep),
+        );
+    }
 }
 
 fn main() {
     let (_folder, path) = data();
     let bench = |page_cache, cold| Bench(Subject::new(&path, page_cache, cold, SIZE));
-    compare("4 KiB, cold, around the cache", &bench(PageCache::Direct, true));
-    compare("4 KiB, warm", &bench(PageCache::Auto, false));
+    compare("4 KiB, cold, around the cache", &bench(PageCache::Direct, true), true);
+    compare("4 KiB, warm", &bench(PageCache::Auto, false), false);
 }
