@@ -4,6 +4,7 @@
 
 pub mod cuda;
 pub mod cuda_load;
+pub mod cufile;
 mod elf;
 pub mod hip;
 pub mod hip_load;

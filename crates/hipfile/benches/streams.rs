@@ -7,6 +7,7 @@
 mod subject;
 
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use subject::{ROUNDS, Subject, data, median};
 const SIZE: usize = 4096;
 const COUNT: usize = 128;
 
-struct Bench(Subject);
+struct Bench(Subject, std::path::PathBuf);
 
 impl std::ops::Deref for Bench {
     type Target = Subject;
@@ -45,7 +46,8 @@ impl Bench {
     /// The same reads by io_uring with no library, `depth` of them under way.
     fn ring(&self, depth: usize) -> Duration {
         let mut lanes = Lanes::new(depth, SIZE, false).unwrap();
-        let file = self.around_cache();
+        let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
+        let file = std::fs::File::options().read(true).custom_flags(flags).open(&self.1).unwrap();
         self.prepare();
         let began = Instant::now();
         let mut requests = (0..COUNT).map(|n| Request { offset: self.place(n), len: SIZE });
@@ -119,7 +121,7 @@ fn compare(what: &str, bench: &Bench, disk: bool) {
 
 fn main() {
     let (_folder, path) = data();
-    let bench = |page_cache, cold| Bench(Subject::new(&path, page_cache, cold, SIZE));
+    let bench = |page_cache, cold| Bench(Subject::new(&path, page_cache, cold, SIZE), path.clone());
     compare("4 KiB, cold, around the cache", &bench(PageCache::Direct, true), true);
     compare("4 KiB, warm", &bench(PageCache::Auto, false), false);
 }

@@ -69,6 +69,11 @@ impl Reason {
             Reason::UserspaceFs => {
                 "nothing; register a descriptor of a file of the kernel's where the storage is to be reached directly"
             }
+            Reason::NoGds => {
+                "see `hipfile check`: it takes libcufile, and nvidia-fs or P2PDMA; with an older libcufile also \
+                 properties.allow_compat_mode false in cufile.json"
+            }
+            Reason::HeldStream => "use calls or batches instead of streams where files are reached directly",
             Reason::MountUnknown => "make /proc/self/mountinfo readable in the container or sandbox",
         }
     }

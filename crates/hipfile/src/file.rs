@@ -88,6 +88,8 @@ pub(crate) struct FileRecord {
     pub(crate) breakers: [Breaker; MAX_ENGINES],
     /// How fast it went either way.
     pub(crate) pace: Pace,
+    /// What an engine has told a library of this file, if it has.
+    pub(crate) known_to_library: OnceLock<Box<dyn std::any::Any + Send + Sync>>,
     pub(crate) usage: Usage,
     pub(crate) counters: Counters,
     /// The program's own file system, if the file is on one.
@@ -175,6 +177,7 @@ impl FileRecord {
             demoted: Demoted::default(),
             breakers: Default::default(),
             pace: Pace::default(),
+            known_to_library: OnceLock::new(),
             usage: Usage::default(),
             counters: Counters::new(),
             user,

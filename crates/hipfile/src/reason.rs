@@ -62,6 +62,8 @@ reasons! {
     Trial = "trial": "it is staged now and then to measure whether direct access is the faster way (HIPFILE_ADAPTIVE)",
     Slower = "slower": "direct access was measured to be slower than staging on this file (HIPFILE_ADAPTIVE)",
     UserspaceFs = "userspace-fs": "the file is of a file system of the program's own, whose functions take host memory",
+    NoGds = "no-gds": "NVIDIA's GPUDirect Storage does not work on this machine, or would stage itself",
+    HeldStream = "held-stream": "a stream is held for it, and NVIDIA's library may not be called meanwhile",
 }
 
 impl std::fmt::Display for Reason {

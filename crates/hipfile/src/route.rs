@@ -36,7 +36,7 @@ pub(crate) struct Router {
     fallback: Fallback,
     adaptive: Adaptive,
     policy: Policy,
-    /// Why no direct engine is in the list, when none is.
+    /// Why the direct engine of most GPUs is not in the list, when it is not.
     no_direct: Option<Reason>,
     /// Reasons already said on standard error (warn mode), one bit each.
     said: AtomicU64,
@@ -62,6 +62,16 @@ const RETRY: &[(i32, Reason)] = &[
 fn retry(error: &Error) -> Option<Reason> {
     let errno = error.os_error()?;
     RETRY.iter().find(|(number, _)| *number == errno).map(|(_, reason)| *reason)
+}
+
+/// The reason to tell, of one that is known and that of one more direct engine: that an engine is another runtime's says
+/// nothing where there is a second.
+fn nearest(known: Option<Reason>, why: Reason) -> Reason {
+    match known {
+        None | Some(Reason::NoSymbols) => why,
+        Some(Reason::Configuration) if why != Reason::NoSymbols => why,
+        Some(known) => known,
+    }
 }
 
 /// Whether a file system of the program's own serves it, and nobody else may.
@@ -176,7 +186,7 @@ impl Router {
         let stages = |engine: &dyn Engine| engine.is_direct() || engine.staging().is_some();
         let no_staging =
             engines.iter().filter(|(_, e)| !stages(e.as_ref())).fold(0, |bits, (index, _)| bits | 1 << index);
-        let any_direct = engines.iter().any(|(_, engine)| engine.is_direct());
+        let has_p2p = engines.iter().any(|(index, _)| *index == engine::P2P);
         // The short way says nothing and knows the last resort only.
         let simple = config.fallback == Fallback::Allow
             && engines.iter().any(|(index, _)| *index == engine::LAST_RESORT)
@@ -191,7 +201,7 @@ impl Router {
             fallback: config.fallback,
             adaptive: config.adaptive,
             policy: Policy::new(config),
-            no_direct: (!any_direct).then_some(Reason::Configuration),
+            no_direct: (!has_p2p).then_some(Reason::Configuration),
             said: AtomicU64::new(0),
             told: AtomicU64::new(0),
         }
@@ -211,9 +221,7 @@ impl Router {
                     best = Some(Choice { index: *index, engine: engine.as_ref(), fit });
                 }
                 Ok(_) => {}
-                Err(why) if engine.is_direct() => {
-                    reason.get_or_insert(why);
-                }
+                Err(why) if engine.is_direct() => reason = Some(nearest(reason, why)),
                 Err(_) => {}
             }
         }
@@ -291,7 +299,7 @@ impl Router {
             } else if engine.is_direct() {
                 match self.offer(*index, engine.as_ref(), transfer) {
                     Ok(_) => return None,
-                    Err(why) => reason = reason.or(Some(why)),
+                    Err(why) => reason = Some(nearest(reason, why)),
                 }
             }
         }

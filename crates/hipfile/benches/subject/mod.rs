@@ -24,7 +24,6 @@ pub(crate) struct Subject {
     pub(crate) driver: Driver,
     pub(crate) file: Arc<File>,
     pub(crate) size: usize,
-    path: PathBuf,
     plain: std::fs::File,
     cold: bool,
     /// Pieces of the file from which each round takes its own.
@@ -42,19 +41,12 @@ impl Subject {
         let plain = std::fs::File::open(path).unwrap();
         let pieces = plain.metadata().unwrap().len() as usize / size;
         let file = Arc::new(File::register(&driver, plain.try_clone().unwrap()).unwrap());
-        Subject { driver, file, size, path: path.to_owned(), plain, cold, pieces }
+        Subject { driver, file, size, plain, cold, pieces }
     }
 
     /// Scattered over the file, so that nothing reads ahead.
     pub(crate) fn place(&self, n: usize) -> u64 {
         ((n * 7919 + 13) % self.pieces * self.size) as u64
-    }
-
-    /// The file once more, for reads around the page cache.
-    pub(crate) fn around_cache(&self) -> std::fs::File {
-        use std::os::unix::fs::OpenOptionsExt as _;
-        let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
-        std::fs::File::options().read(true).custom_flags(flags).open(&self.path).unwrap()
     }
 
     /// Drops the file's pages, or has them all in.

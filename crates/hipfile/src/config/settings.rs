@@ -145,14 +145,14 @@ pub const SETTINGS: &[Setting] = &[
         "What to do without a direct path: stage through host memory, say so once per reason, or refuse."),
     row!("adaptive", "HIPFILE_ADAPTIVE", Kind::Word(Adaptive::WORDS), "off", adaptive,
         "Files whose large transfers are measured both ways, direct and staged, and take the faster: none, those of network file systems, all."),
-    row!("engines", "HIPFILE_ENGINES", Kind::Words(ENGINE_NAMES), "p2p,uring,bounce",
-        (|c| Value::Text(c.engines.as_ref().map_or("p2p,uring,bounce".to_owned(), |names| names.join(",")))),
+    row!("engines", "HIPFILE_ENGINES", Kind::Words(ENGINE_NAMES), "p2p,cufile,uring,bounce",
+        (|c| Value::Text(c.engines.as_ref().map_or("p2p,cufile,uring,bounce".to_owned(), |names| names.join(",")))),
         (|c, v| if let Value::Text(text) = v {
             c.engines = Some(text.split(',').map(|name| name.trim().to_ascii_lowercase()).collect());
         }),
         "The engines that may serve."),
     row!("use_p2p", "HIPFILE_USE_P2P", Kind::Bool, "true", use_p2p,
-        "False leaves the p2p engine out.")
+        "False leaves the p2p engine out, and lets the cufile engine serve where nvidia-fs is loaded only.")
         .parameter("hipFileParamUsePcip2pdma"),
     row!("order", "HIPFILE_ORDER", Kind::Word(Order::WORDS), "stream", order,
         "What synchronous calls wait for: work on the legacy default stream, all work of the device, or nothing."),

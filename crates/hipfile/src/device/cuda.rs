@@ -5,6 +5,7 @@
 
 mod context;
 mod copy;
+mod direct;
 mod stream;
 
 use std::ffi::{CStr, c_void};
@@ -12,12 +13,14 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use gpu_sys::cuda::{self, CudaApi, CudaError};
 use gpu_sys::cuda_load::{self, LoadError};
+use gpu_sys::cufile::CufileApi;
 
 use super::topology::{emulation_note, near_node, text};
-use super::{Absence, Device, DeviceInfo, MemoryKind, Region, Streams, UnderWay};
+use super::{Absence, Device, DeviceInfo, DirectFiles, MemoryKind, Region, Streams, UnderWay};
 use crate::buffer::{DevPtr, Span};
 use crate::config::{Config, DeviceChoice, Order};
 use crate::error::{Error, ErrorKind, Result};
+use crate::reason::Reason;
 use copy::{Channel, Side};
 
 #[derive(Debug)]
@@ -31,6 +34,12 @@ struct Cuda {
     skip_topology: bool,
     /// Whether streams are held without memory operations.
     bypass_memops: bool,
+    /// Whether peers may reach GPU memory without nvidia-fs.
+    use_p2p: bool,
+    /// Whether the machine has what it takes to reach files past the host, by P2PDMA or not, once that was looked for; and
+    /// NVIDIA's library for it, once that was opened.
+    files_by_p2pdma: OnceLock<Result<bool, Reason>>,
+    files: OnceLock<Result<CufileApi, Reason>>,
     /// What [`Device::pin`] has pinned: where it begins and ends.
     pinned: RwLock<Vec<(usize, usize)>>,
     /// Words that streams can wait for and nobody has yet.
@@ -88,6 +97,9 @@ fn start(api: CudaApi, version: i32, emulated: bool, config: &Config) -> Result<
         order: config.order,
         skip_topology: config.skip_topology,
         bypass_memops: config.bypass_memops,
+        use_p2p: config.use_p2p,
+        files_by_p2pdma: OnceLock::new(),
+        files: OnceLock::new(),
         pinned: RwLock::default(),
         words: Mutex::default(),
     };
@@ -363,6 +375,10 @@ impl Device for Cuda {
         let (at, len) = (from.start(), to.len());
         // SAFETY: the span proves the device range, the slice the host range; the call returns when both are done with.
         unsafe { self.copy("copy from the GPU", ordinal, at, Side::Target(to.as_mut_ptr()), len) }
+    }
+
+    fn direct_files(&self) -> Option<&dyn DirectFiles> {
+        Some(self)
     }
 
     fn streams(&self) -> Option<&dyn Streams> {

@@ -138,6 +138,11 @@ pub(crate) trait Device: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// The same by another library, where the runtime has one.
+    fn direct_files(&self) -> Option<&dyn DirectFiles> {
+        None
+    }
+
     /// Work in the order of a caller's stream, where the runtime has what it takes.
     fn streams(&self) -> Option<&dyn Streams> {
         None
@@ -162,6 +167,28 @@ pub(crate) trait PeerToPeer: Send + Sync {
 
     /// From GPU memory to an O_DIRECT descriptor; otherwise the same.
     fn write(&self, fd: BorrowedFd<'_>, from: &Span<'_>, file_offset: u64, held: bool) -> Result<usize>;
+}
+
+/// The power to have a library move bytes between GPU memory and files that it was told of, without the host. Ordered as
+/// blocking copies are, and never while a stream is held for it. Errors are errnos; EOPNOTSUPP where the library gives none.
+pub(crate) trait DirectFiles: Send + Sync {
+    /// Whether the machine has what it takes. Why not. It opens nothing, so it may be asked while a stream is held.
+    fn could(&self) -> Result<(), Reason>;
+
+    /// Whether it works. The first call finds out, which may take long. Why not.
+    fn ready(&self) -> Result<(), Reason>;
+
+    /// Tells it of an O_DIRECT descriptor, for transfers of any GPU; what it knows that by.
+    fn know(&self, ordinal: u32, fd: BorrowedFd<'_>) -> Result<usize>;
+
+    /// What it was told of is not used any more.
+    fn forget(&self, known: usize);
+
+    /// From a file to GPU memory; offset, address and length aligned. Fewer bytes at the end of the file.
+    fn read(&self, known: usize, to: &Span<'_>, file_offset: u64) -> Result<usize>;
+
+    /// From GPU memory to a file; otherwise the same.
+    fn write(&self, known: usize, from: &Span<'_>, file_offset: u64) -> Result<usize>;
 }
 
 /// A stream's handle as the caller gave it: opaque, 0 for the legacy default stream.

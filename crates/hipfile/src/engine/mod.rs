@@ -5,6 +5,7 @@
 
 mod bounce;
 mod chunks;
+mod cufile;
 mod null;
 mod p2p;
 mod uring;
@@ -158,7 +159,33 @@ pub(crate) const ENGINES: &[(&str, Constructor)] = &[
     ("bounce", bounce::new),
     ("null", null::new),
     ("userspace", userspace::new),
+    ("cufile", cufile::new),
 ];
+
+/// The part of a transfer between multiples of `unit`, in the file and in memory.
+///
+/// # Errors
+/// That there is none.
+fn aligned_body(transfer: &Transfer<'_>, unit: u64) -> Result<Range<usize>, Reason> {
+    let start = transfer.file_offset;
+    let end = start + transfer.len() as u64;
+    let (first, last) = (start.next_multiple_of(unit), end - end % unit);
+    let congruent = (transfer.span.start() as u64 ^ start).is_multiple_of(unit);
+    if first >= last || !congruent {
+        return Err(Reason::Alignment);
+    }
+    Ok((first - start) as usize..(last - start) as usize)
+}
+
+/// The kind of a range: the largest power of two that divides all its parts.
+fn class(transfer: &Transfer<'_>, body: &Range<usize>) -> u32 {
+    let start = body.start as u64;
+    let (offset, address) = (transfer.file_offset + start, transfer.span.start() as u64 + start);
+    (offset | address | body.len() as u64).trailing_zeros()
+}
+
+/// The index of the engine that serves GPUs whose runtime moves files itself.
+pub(crate) const P2P: usize = 0;
 
 /// The index of the engine that carries everything.
 pub(crate) const LAST_RESORT: usize = 2;
@@ -189,6 +216,7 @@ mod tests {
         assert_eq!(NAMES.as_slice(), crate::config::ENGINE_NAMES);
         assert!(ENGINES.len() <= crate::stats::MAX_ENGINES);
         assert_eq!((NAMES[LAST_RESORT], NAMES[URING], NAMES[USERSPACE]), ("bounce", "uring", "userspace"));
+        assert_eq!(NAMES[P2P], "p2p");
         let parts = Parts {
             blocks: BlockPool::new(1 << 16, 1 << 16, None),
             helpers: Arc::new(Helpers::new(0)),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{DIRECT_RANK, Engine, Fit, Outcome, Parts};
+use super::{DIRECT_RANK, Engine, Fit, Outcome, Parts, aligned_body, class};
 use crate::buffer::Place;
 use crate::config::Fallback;
 use crate::error::{Error, Result};
@@ -55,14 +55,7 @@ impl Engine for P2p {
             return Err(Reason::NoDirectIo);
         }
         let align = DRIVER_ALIGN.max(align.of_offsets(transfer.op).into()).max(align.mem.into());
-        let start = transfer.file_offset;
-        let end = start + transfer.len() as u64;
-        let (first, last) = (start.next_multiple_of(align), end - end % align);
-        let congruent = (transfer.span.start() as u64 ^ start).is_multiple_of(align);
-        if first >= last || !congruent {
-            return Err(Reason::Alignment);
-        }
-        let body = (first - start) as usize..(last - start) as usize;
+        let body = aligned_body(transfer, align)?;
         if file.demoted.contains(transfer.op, class(transfer, &body)) {
             return Err(Reason::Demoted);
         }
@@ -150,11 +143,4 @@ fn step(transfer: &Transfer<'_>, want: usize) -> Result<usize> {
         Op::Read => p2p.read(fd, &span, transfer.file_offset, transfer.held),
         Op::Write => p2p.write(fd, &span, transfer.file_offset, transfer.held),
     }
-}
-
-/// The kind of a range: the largest power of two that divides all its parts.
-fn class(transfer: &Transfer<'_>, body: &std::ops::Range<usize>) -> u32 {
-    let start = body.start as u64;
-    let (offset, address) = (transfer.file_offset + start, transfer.span.start() as u64 + start);
-    (offset | address | body.len() as u64).trailing_zeros()
 }

@@ -161,6 +161,16 @@ impl Platform {
     }
 }
 
+/// Whether NVIDIA's GPUDirect Storage can work on a machine, by P2PDMA (true) or by nvidia-fs. Loads nothing.
+///
+/// # Errors
+/// What is missing.
+pub(crate) fn gpudirect_storage(roots: &Roots, use_p2p: bool) -> Result<bool, String> {
+    let kernel = Kernel::probe(roots);
+    let p2pdma = kernel::p2pdma(&kernel, &kernel::Symbols::read(roots), roots);
+    nvidia::gpudirect_storage(&Nvidia::probe(&p2pdma, roots), use_p2p)
+}
+
 fn unseen(symbols: &kernel::Symbols, volumes: &[Volume], roots: &Roots) -> Vec<String> {
     let mut unseen = Vec::new();
     if let kernel::Symbols::Hidden(why) = symbols {

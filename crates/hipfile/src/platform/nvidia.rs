@@ -50,6 +50,20 @@ impl Nvidia {
     }
 }
 
+/// Whether GPUDirect Storage can work on this machine: by P2PDMA, or by nvidia-fs.
+///
+/// # Errors
+/// What is missing.
+pub(super) fn gpudirect_storage(nvidia: &Nvidia, use_p2p: bool) -> Result<bool, String> {
+    if nvidia.nvidia_fs.answer.is_yes() {
+        return Ok(false);
+    }
+    if use_p2p && nvidia.p2pdma.answer.is_yes() {
+        return Ok(true);
+    }
+    Err(format!("{}, and by P2PDMA: {}", nvidia.nvidia_fs.found, nvidia.p2pdma.found))
+}
+
 fn p2pdma(open: Option<bool>, kernel: &Finding, roots: &Roots) -> Finding {
     if open != Some(true) {
         return Finding::no(
@@ -110,11 +124,17 @@ mod tests {
             assert_eq!(facts.open_module.answer.is_yes(), open);
             assert_eq!(facts.driver.found, format!("driver {version}"));
             assert!(!facts.p2pdma.answer.is_yes() && !facts.nvidia_fs.answer.is_yes());
+            let why = gpudirect_storage(&facts, true).unwrap_err();
+            assert!(why.contains("nvidia-fs is not loaded") && why.contains("P2PDMA"), "{why}");
             root.file("proc/driver/nvidia/params", "RegistryDwords: \"RMForceStaticBar1=1;\"\n");
+            let facts = Nvidia::probe(&yes, &Roots::under(root.path()));
+            assert_eq!(gpudirect_storage(&facts, true).is_ok_and(|by_p2pdma| by_p2pdma), open);
+            assert!(gpudirect_storage(&facts, false).is_err(), "P2PDMA is switched off");
             root.file("proc/driver/nvidia-fs/version", "version: 2.26\n");
             let facts = Nvidia::probe(&yes, &Roots::under(root.path()));
             assert_eq!(facts.p2pdma.answer.is_yes(), open);
             assert_eq!(facts.nvidia_fs.found, "version: 2.26");
+            assert_eq!(gpudirect_storage(&facts, false), Ok(false), "nvidia-fs comes first");
         }
     }
 }

@@ -71,6 +71,7 @@ mod suite {
     mod batches;
     mod buffers;
     mod coherence;
+    mod cufile;
     mod descriptors;
     mod direct;
     mod documents;

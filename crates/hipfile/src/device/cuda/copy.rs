@@ -218,7 +218,7 @@ impl Cuda {
         Ok(copying)
     }
 
-    fn default_stream_usable(&self) -> bool {
+    pub(super) fn default_stream_usable(&self) -> bool {
         let mut status = cuda::STREAM_CAPTURE_STATUS_NONE;
         // SAFETY: `status` is writable. Asking voids no capture.
         let asked = unsafe { (self.api.cuStreamIsCapturing)(LEGACY, &raw mut status) };
