@@ -150,7 +150,8 @@ impl Stage {
             self.file(&root.join(name), &format!("{to}/{name}"), 0o644)?;
         }
         self.tree(&root.join("docs"), &format!("{to}/docs"), &[".md"])?;
-        self.tree(&root.join("examples/c"), &format!("{to}/examples"), &[".c", ".h", "Makefile"])
+        self.tree(&root.join("examples/c"), &format!("{to}/examples"), &[".c", ".h", "Makefile"])?;
+        self.tree(&root.join("examples/cuda"), &format!("{to}/examples/cuda"), &[".c"])
     }
 
     /// The emulated GPU, apart from everything else.

@@ -196,7 +196,8 @@ fn the_tree_is_complete_and_holds_nothing_else() {
         "share/zsh/site-functions/_hipfile",
     ]);
     assert_eq!(rest, expected);
-    for name in ["README.md", "CHANGELOG.md", "LICENSE", "examples/roundtrip_verify.c"] {
+    let examples = ["examples/roundtrip_verify.c", "examples/cuda/roundtrip.c"];
+    for name in ["README.md", "CHANGELOG.md", "LICENSE"].into_iter().chain(examples) {
         assert!(documents.contains(format!("share/doc/hipfile/{name}").as_str()), "{name}: {documents:?}");
     }
 }
