@@ -192,6 +192,7 @@ fn the_tree_is_complete_and_holds_nothing_else() {
         "share/man/man1/hipfile-check.1",
         "share/man/man1/hipfile-copy.1",
         "share/man/man1/hipfile-stats.1",
+        "share/man/man1/hipfile-tune.1",
         "share/man/man1/hipfile.1",
         "share/zsh/site-functions/_hipfile",
     ]);
