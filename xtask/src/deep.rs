@@ -8,6 +8,18 @@ use crate::{layout, nightly};
 const STEPS: &[Step] = &[
     Step { name: "random", what: "tests that draw operations, a million each", fast: false, run: random },
     Step { name: "orders", what: "threads in half a million orders of steps", fast: false, run: orders },
+    Step {
+        name: "faults",
+        what: "every system call and every GPU call failing in turn",
+        fast: false,
+        run: faults,
+    },
+    Step {
+        name: "soak",
+        what: "half an hour of mixed work, every byte checked, with faults",
+        fast: false,
+        run: soak,
+    },
     Step { name: "tsan", what: "tests of threads under the thread sanitizer", fast: false, run: tsan },
     Step { name: "miri", what: "the modules that call no system, under Miri", fast: false, run: miri },
 ];
@@ -36,6 +48,26 @@ fn orders() -> Result<(), String> {
     let orders = setting("HIPFILE_TEST_ORDERS", "500000");
     let tests = Nextest::new().profile("deep").test_binary("hipfile-model", "it");
     tests.env("HIPFILE_TEST_ORDERS", &orders).run()
+}
+
+/// The whole table of which `ci` runs a sample.
+fn faults() -> Result<(), String> {
+    Nextest::new()
+        .profile("deep")
+        .test_binary("hipfile", "it")
+        .filter("test(suite::fault_matrix)")
+        .env("HIPFILE_TEST_FAULTS", "all")
+        .run()
+}
+
+fn soak() -> Result<(), String> {
+    let seconds = setting("HIPFILE_TEST_SOAK", "1800");
+    let tests = Nextest::new().profile("deep").test_binary("hipfile-tools", "it");
+    tests
+        .filter("test(soak) or test(killed_at_any_moment)")
+        .env("HIPFILE_TEST_SOAK", &seconds)
+        .env("HIPFILE_TEST_KILLS", "1000")
+        .run()
 }
 
 /// Tests in which threads meet. Left out are those that fork or forbid system calls, which the sanitizer does not survive,

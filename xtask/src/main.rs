@@ -38,7 +38,8 @@ usage: cargo xtask COMMAND
   site [--bless]                  the documentation as a site, under target/site; --bless: make docs/reference.md from the headers
   tidy                            the source rules: unsafe list, layers, file sizes, words, links
   deep [--list] [STEP...]         what takes too long for ci: many more random operations (HIPFILE_TEST_OPS), many more
-                                  orders of threads (HIPFILE_TEST_ORDERS), the thread sanitizer, Miri
+                                  orders of threads (HIPFILE_TEST_ORDERS), every call failing in turn, the thread
+                                  sanitizer, Miri
 ";
 
 fn main() -> ExitCode {

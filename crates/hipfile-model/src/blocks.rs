@@ -49,6 +49,26 @@ pub fn trimming_takes_nobody_s_block(runs: usize) {
     explore(runs, || contend(2, 3, true));
 }
 
+/// Blocks that are lost while others wait for them: each who waits gets another, and nobody a lost one.
+pub fn a_lost_block_leaves_nobody_waiting(runs: usize) {
+    explore(runs, || {
+        let pool = BlockPool::new(LEN, LEN, None);
+        let threads = [true, false, true].map(|loses| {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || {
+                let mut block = pool.take(None).expect("memory");
+                block.bytes_mut()[0] = 1;
+                thread::yield_now();
+                if loses {
+                    block.lose();
+                }
+            })
+        });
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        assert!(pool.take(None).is_ok());
+    });
+}
+
 /// Two Blocks that come back serve two who wait, also if neither of them is quick to return his.
 pub fn a_free_block_waits_for_nobody(runs: usize) {
     explore(runs, || {

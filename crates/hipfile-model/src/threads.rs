@@ -105,6 +105,23 @@ impl Used for Object {
     }
 }
 
+/// No more have a turn at a time than there are turns, and everybody gets one.
+pub fn everybody_gets_a_turn(runs: usize) {
+    explore(runs, || {
+        let (turns, now) = (Arc::new(crate::turns::Turns::new(2)), Arc::new(AtomicUsize::new(0)));
+        let threads = [(); 4].map(|()| {
+            let (turns, now) = (Arc::clone(&turns), Arc::clone(&now));
+            thread::spawn(move || {
+                let _turn = turns.take();
+                assert!(now.fetch_add(1, Ordering::SeqCst) < 2);
+                thread::yield_now();
+                now.fetch_sub(1, Ordering::SeqCst);
+            })
+        });
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    });
+}
+
 /// What is deregistered is in nobody's use, and nobody begins to use it.
 pub fn nothing_in_use_is_retired(runs: usize) {
     explore(runs, || {

@@ -23,8 +23,10 @@ scenarios! {
     blocks::all_takers_are_served,
     blocks::a_free_block_waits_for_nobody,
     blocks::trimming_takes_nobody_s_block,
+    blocks::a_lost_block_leaves_nobody_waiting,
     threads::every_job_runs,
     threads::all_that_is_watched_comes_about,
     threads::helpers_are_gone_when_the_call_returns,
     threads::nothing_in_use_is_retired,
+    threads::everybody_gets_a_turn,
 }

@@ -84,6 +84,8 @@ pub(crate) struct BlockPool {
     /// The limit. Blocks are numbered through all slabs; those from here on are out of use.
     max_blocks: AtomicUsize,
     slabs: Box<[OnceLock<Slab>]>,
+    /// Blocks that never come back, for which others may be mapped.
+    lost: AtomicUsize,
     waiting: AtomicUsize,
     /// Whether a slab other than the first was used since the janitor looked.
     used: AtomicBool,
@@ -145,6 +147,7 @@ impl BlockPool {
             per_slab,
             max_blocks: AtomicUsize::new(max_blocks),
             slabs: (0..MAX_SLABS).map(|_| OnceLock::new()).collect(),
+            lost: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             used: AtomicBool::new(false),
             idle,
@@ -346,7 +349,8 @@ impl BlockPool {
     /// back by slabs.
     pub(crate) fn limit(&self, pool_len: usize) {
         let slow = self.lock();
-        self.max_blocks.store((pool_len / self.block_len).max(1), Ordering::SeqCst);
+        let most = (pool_len / self.block_len).max(1) + self.in_place_of_lost();
+        self.max_blocks.store(most, Ordering::SeqCst);
         for (at, slab) in self.slabs.iter().enumerate() {
             let Some(slab) = slab.get() else { break };
             self.fit(at, slab);
@@ -358,7 +362,12 @@ impl BlockPool {
 
     /// Most bytes of Blocks.
     pub(crate) fn most(&self) -> usize {
-        self.max_blocks.load(Ordering::Relaxed) * self.block_len
+        (self.max_blocks.load(Ordering::Relaxed) - self.in_place_of_lost()) * self.block_len
+    }
+
+    /// By how many Blocks the limit is raised for those that were lost: by whole slabs, since what is mapped cannot grow.
+    fn in_place_of_lost(&self) -> usize {
+        self.lost.load(Ordering::Relaxed).next_multiple_of(self.per_slab)
     }
 
     /// Blocks come back of which some are beyond the limit.
@@ -511,6 +520,11 @@ impl Drop for BlockPool {
             return;
         }
         for slab in self.slabs.iter_mut().filter_map(OnceLock::take) {
+            let back = slab.free.load(Ordering::Relaxed) | slab.retired.load(Ordering::Relaxed);
+            if self.lost.load(Ordering::Relaxed) > 0 && back != slab.all() {
+                // The kernel may still write into a Block that was lost.
+                continue;
+            }
             let pinned = slab.pinned.into_inner().unwrap_or_else(PoisonError::into_inner);
             if pinned.is_empty() {
                 // SAFETY: the pool owns the range and every Block is back, since Blocks borrow the pool.
@@ -528,6 +542,19 @@ fn mask(index: u32, count: usize) -> u64 {
 }
 
 impl Block<'_> {
+    /// Gives it up for ever, since somebody may write to it at any time. Who waits for a Block gets another.
+    #[cold]
+    pub(crate) fn lose(self) {
+        let (pool, count) = (self.pool, self.count);
+        std::mem::forget(self);
+        let slow = pool.lock();
+        let before = pool.in_place_of_lost();
+        pool.lost.fetch_add(count, Ordering::Relaxed);
+        pool.max_blocks.fetch_add(pool.in_place_of_lost() - before, Ordering::SeqCst);
+        drop(slow);
+        pool.returned.notify_all();
+    }
+
     fn len(&self) -> usize {
         self.count * self.pool.block_len
     }

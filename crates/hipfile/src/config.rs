@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::notice;
+use crate::sys::{self, Site};
 pub use settings::{SETTINGS, Setting};
 use value::words;
 pub use value::{Invalid, Kind, Unit, Value};
@@ -315,7 +316,7 @@ impl Config {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> (Config, Vec<String>) {
         Config::layers(lookup, &[])
     }
@@ -467,7 +468,7 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("it is no regular file"));
     }
     let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
+    sys::at(Site::ConfigFile, || std::fs::File::open(path))?.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > FILE_MAX {
         true => Err(io::Error::other("it is too large")),
         false => Ok(bytes),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::OFlags;
-use rustix::io::FdFlags;
+use rustix::io::{Errno, FdFlags};
 
 use crate::config::PageCache;
 use crate::error::{Error, ErrorKind, Result};
@@ -19,7 +19,7 @@ use crate::op::Op;
 use crate::pace::Pace;
 use crate::stats::{Counters, MAX_ENGINES};
 use crate::storage::{self, Roots, StorageFacts};
-use crate::sys::{self, Statx};
+use crate::sys::{self, Site, Statx};
 use crate::usage::{Usage, Used};
 use crate::user_fs::{User, UserFs};
 
@@ -133,10 +133,12 @@ impl FileRecord {
     fn learn(fd: RawFd, user: Option<User>) -> Result<FileRecord> {
         const OP: &str = "register file";
         let refused = |errno| Error::os_because(OP, errno, format!("descriptor {fd}"));
-        let facts = sys::statx(fd).map_err(refused)?;
+        let facts = sys::uninterrupted(|| sys::at(Site::FileFacts, || sys::statx(fd))).map_err(refused)?;
         // SAFETY: statx just accepted the number; fcntl only asks, and a number closed meanwhile gives EBADF.
         let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
-        let flags = rustix::fs::fcntl_getfl(borrowed).map_err(|e| refused(e.raw_os_error()))?;
+        let flags =
+            rustix::io::retry_on_intr(|| sys::at(Site::FileFlags, || rustix::fs::fcntl_getfl(borrowed)));
+        let flags = flags.map_err(|e| refused(e.raw_os_error()))?;
         let whole = user.as_ref().is_some_and(|user| user.serves(Op::Read) && user.serves(Op::Write));
         if flags.contains(OFlags::PATH) && !whole {
             return Err(refused(libc::EBADF));
@@ -213,7 +215,12 @@ impl FileRecord {
 
     /// Whether the caller's descriptor number still names this file.
     pub(crate) fn is_current(&self) -> bool {
-        sys::statx(self.fd).is_ok_and(|now| identity(&now) == self.identity)
+        match sys::at(Site::FileIsCurrent, || sys::statx(self.fd)) {
+            Ok(now) => identity(&now) == self.identity,
+            Err(libc::EBADF) => false,
+            // Storage that does not answer is no reason to believe in another file: the transfer will tell.
+            Err(_) => self.inode_is_ours(self.fd).unwrap_or(true),
+        }
     }
 
     /// Whether two registrations of one number are of the same open file. The access mode of an open file never
@@ -362,7 +369,7 @@ impl FileRecord {
         let fd = self.direct()?;
         match self.file_type {
             FileType::Regular | FileType::Other => {
-                let facts = sys::statx(fd.as_raw_fd()).ok();
+                let facts = sys::at(Site::FileSize, || sys::statx(fd.as_raw_fd())).ok();
                 // What another file's size is tells nothing.
                 let facts = facts.filter(|facts| identity(facts) == self.identity);
                 if facts.is_none() {
@@ -371,7 +378,9 @@ impl FileRecord {
                 facts.map(|facts| facts.size)
             }
             // The position of our own description means nothing to anyone.
-            FileType::Block => rustix::fs::seek(fd, rustix::fs::SeekFrom::End(0)).ok(),
+            FileType::Block => {
+                sys::at(Site::DeviceSize, || rustix::fs::seek(fd, rustix::fs::SeekFrom::End(0))).ok()
+            }
         }
     }
 
@@ -387,9 +396,8 @@ impl FileRecord {
         }
         // SAFETY: fcntl only duplicates; a number closed meanwhile gives EBADF.
         let callers = unsafe { BorrowedFd::borrow_raw(self.fd) };
-        match rustix::io::fcntl_dupfd_cloexec(callers, sys::OUT_OF_THE_WAY)
-            .or_else(|_| rustix::io::fcntl_dupfd_cloexec(callers, 3))
-        {
+        let duplicate = |above| rustix::io::fcntl_dupfd_cloexec(callers, above);
+        match sys::at(Site::FileDuplicate, || duplicate(sys::OUT_OF_THE_WAY).or_else(|_| duplicate(3))) {
             Ok(fd) if !self.names_this_file(&fd) => {
                 // It may be the only descriptor of some other file on which the process holds locks.
                 park::close(fd, park::NO_KEY);
@@ -427,7 +435,8 @@ impl FileRecord {
             | OFlags::SYNC;
         let flags = (flags & keep) | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         let path = format!("/proc/self/fd/{}", self.fd);
-        let fd = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(|_| Refusal::System)?;
+        let opened = sys::at(Site::FileReopen, || rustix::fs::open(path, flags, rustix::fs::Mode::empty()));
+        let fd = opened.map_err(|_| Refusal::System)?;
         let fd = aside(fd).ok_or(Refusal::System)?;
         if !self.names_this_file(&fd) {
             park::close(fd, park::NO_KEY);
@@ -436,14 +445,33 @@ impl FileRecord {
         Ok(fd)
     }
 
+    /// Whether the number is of a file with this one's inode, as the kernel knows without asking the storage; `None` where it
+    /// does not say.
+    fn inode_is_ours(&self, fd: RawFd) -> Option<bool> {
+        let path = format!("/proc/self/fdinfo/{fd}");
+        let text = sys::at(Site::FileInode, || std::fs::read_to_string(path)).ok()?;
+        let number = text.lines().find_map(|line| line.strip_prefix("ino:"))?;
+        Some(number.trim().parse() == Ok(self.identity.1))
+    }
+
     fn names_this_file(&self, fd: &OwnedFd) -> bool {
-        sys::file_identity(borrow(fd)).is_ok_and(|now| now == self.identity)
+        self.is_named_by(fd, true)
+    }
+
+    /// Whether the descriptor still is of this file, and what to believe when nobody can say.
+    fn is_named_by(&self, fd: &OwnedFd, unknown: bool) -> bool {
+        match sys::asks_twice(|| sys::at(Site::FileIdentity, || sys::file_identity(borrow(fd)))) {
+            Ok(now) => now == self.identity,
+            Err(Errno::BADF) => false,
+            Err(_) => self.inode_is_ours(fd.as_raw_fd()).unwrap_or(unknown),
+        }
     }
 
     /// Lets go of a private descriptor. One that is a stranger's by now is not ours to close.
     fn let_go(&self, fd: OwnedFd, direct: bool) {
-        let ours = self.names_this_file(&fd)
-            && rustix::io::fcntl_getfd(&fd).is_ok_and(|flags| flags.contains(FdFlags::CLOEXEC));
+        let ours = self.is_named_by(&fd, false)
+            && sys::asks_twice(|| sys::at(Site::FileLastLook, || rustix::io::fcntl_getfd(&fd)))
+                .is_ok_and(|flags| flags.contains(FdFlags::CLOEXEC));
         if ours { park::close(fd, self.park_key(direct)) } else { std::mem::forget(fd) }
     }
 
@@ -474,7 +502,7 @@ impl FileRecord {
             _ if self.is_current() => self.fd,
             _ => return None,
         };
-        std::fs::read_link(format!("/proc/self/fd/{number}")).ok()
+        sys::at(Site::FilePath, || std::fs::read_link(format!("/proc/self/fd/{number}"))).ok()
     }
 
     /// What lies under the file, learnt at first use.
@@ -523,13 +551,13 @@ enum Refusal {
 /// without them. Where closing the first would drop a lock of the process's it stays.
 fn aside(fd: OwnedFd) -> Option<OwnedFd> {
     let standard = fd.as_raw_fd() <= libc::STDERR_FILENO;
-    if !standard && sys::has_posix_lock(fd.as_raw_fd()) {
+    if !standard && sys::at(Site::FileLockAside, || sys::has_posix_lock(fd.as_raw_fd())) {
         return Some(fd);
     }
-    let moved = rustix::io::fcntl_dupfd_cloexec(&fd, sys::OUT_OF_THE_WAY);
-    let moved = match moved {
+    let move_above = |above| rustix::io::fcntl_dupfd_cloexec(&fd, above);
+    let moved = match sys::at(Site::FileAside, || move_above(sys::OUT_OF_THE_WAY)) {
         Err(_) if !standard => return Some(fd),
-        Err(_) => rustix::io::fcntl_dupfd_cloexec(&fd, libc::STDERR_FILENO + 1),
+        Err(_) => move_above(libc::STDERR_FILENO + 1),
         moved => moved,
     };
     park::close(fd, park::NO_KEY);

@@ -48,8 +48,20 @@ mod driver;
 #[allow(unsafe_code, reason = "reads into host memory in place")]
 mod engine;
 mod error;
+#[cfg(debug_assertions)]
+#[doc(hidden)]
+pub mod faults {
+    //! Lets tests make calls to the system fail; in builds without debug assertions there is nothing of it.
+    #[cfg(feature = "emulation")]
+    pub use hip_emu::fault as gpu;
+
+    pub use crate::sys::site::{Outcome, Site, What, When, absent, clear, hits, inject};
+}
 #[allow(unsafe_code, reason = "borrows the caller's descriptor number")]
 mod file;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzz_hooks;
 #[allow(unsafe_code, reason = "uses the driver's unsafe verbs on memory it owns")]
 mod handle;
 mod health;

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::time::Timespec;
 
-use crate::sys;
+use crate::sys::{self, Site};
 
 /// The target of the events that tell listeners what was said on standard error.
 pub const TARGET: &str = "hipfile::notice";
@@ -61,7 +61,11 @@ fn say_missed_to(fd: BorrowedFd<'_>, missed: &AtomicU64) -> bool {
 /// # Errors
 /// Of the system; what was written until then stays.
 pub fn write(fd: BorrowedFd<'_>, bytes: &[u8]) -> std::io::Result<()> {
-    sys::without_signals(|| whole(bytes, |rest| rustix::io::write(fd, rest))).map_err(Into::into)
+    sys::without_signals(|| whole(bytes, |rest| write_some(fd, rest))).map_err(Into::into)
+}
+
+fn write_some(fd: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
+    sys::moves(Site::NoticeWrite, || rustix::io::write(fd, bytes))
 }
 
 fn whole(bytes: &[u8], mut write: impl FnMut(&[u8]) -> Result<usize, Errno>) -> Result<(), Errno> {
@@ -86,11 +90,14 @@ const LOOKS: usize = 1000;
 /// As [`write`], at most PIPE_BUF bytes, and `AGAIN` instead of waiting for who reads. The description is shared with who knows
 /// whom, so O_NONBLOCK is not for us to set on it.
 fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> Result<(), Errno> {
-    let kind = rustix::fs::fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode))?;
+    let kind = sys::at(Site::NoticeKind, || rustix::fs::fstat(fd))
+        .map(|stat| FileType::from_raw_mode(stat.st_mode))?;
     sys::without_signals(|| match kind {
         // Storage may be slow, but nobody has to read first.
-        FileType::RegularFile | FileType::BlockDevice => whole(bytes, |rest| rustix::io::write(fd, rest)),
-        FileType::Socket => whole(bytes, |rest| rustix::net::send(fd, rest, SendFlags::DONTWAIT)),
+        FileType::RegularFile | FileType::BlockDevice => whole(bytes, |rest| write_some(fd, rest)),
+        FileType::Socket => whole(bytes, |rest| {
+            sys::moves(Site::NoticeSend, || rustix::net::send(fd, rest, SendFlags::DONTWAIT))
+        }),
         _ => in_turn(|| write_if_ready(fd, bytes)),
     })
 }
@@ -115,10 +122,10 @@ fn in_turn(write: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
 fn write_if_ready(fd: BorrowedFd<'_>, bytes: &[u8]) -> Result<(), Errno> {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut polled = [PollFd::new(&fd, PollFlags::OUT)];
-    match poll(&mut polled, Some(&now)) {
+    match sys::at(Site::NoticePoll, || poll(&mut polled, Some(&now))) {
         Ok(0) => Err(Errno::AGAIN),
         // Ready, or it has an error to tell.
-        Ok(_) => whole(bytes, |rest| rustix::io::write(fd, rest)),
+        Ok(_) => whole(bytes, |rest| write_some(fd, rest)),
         Err(error) => Err(error),
     }
 }

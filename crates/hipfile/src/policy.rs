@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::config::{Config, PageCache};
 use crate::op::Op;
-use crate::sys;
+use crate::sys::{self, Site};
 use crate::transfer::{Cache, Transfer};
 
 /// Residency is asked for once per this many bytes, at three places; in a long run once per [`WIDEST`].
@@ -165,13 +165,16 @@ fn is_resident(fd: BorrowedFd<'_>, offset: u64, len: usize) -> bool {
     let places = [offset, offset + (len - sample) / 2, offset + len - sample];
     let (mut cached, mut asked) = (0, 0);
     for place in places {
-        match sys::cachestat(fd, place, sample) {
+        match sys::at(Site::CacheLook, || sys::cachestat(fd, place, sample)) {
             Ok(stat) => {
                 cached += stat.cached;
                 asked += sample.div_ceil(4096);
             }
             // Not ours to ask (neither owner nor writer), or an older kernel: try to read without waiting.
-            Err(_) => return sys::readable_now(fd, offset + len / 2).unwrap_or(false),
+            Err(_) => {
+                let now = || sys::readable_now(fd, offset + len / 2);
+                return sys::at(Site::CacheProbe, now).unwrap_or(false);
+            }
         }
     }
     cached * 2 > asked

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, linger, thread};
+use crate::sys::{self, Site};
 
 /// Helpers shared by all transfers of a driver.
 #[derive(Debug)]
@@ -204,7 +205,7 @@ pub(crate) fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> bool 
     let mut before: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: both sets are valid; the new thread inherits the mask, this one gets its own back below.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) };
-    let spawned = thread::Builder::new().name(name).spawn(body).is_ok();
+    let spawned = sys::at(Site::ThreadStart, || thread::Builder::new().name(name).spawn(body)).is_ok();
     // SAFETY: `before` is the mask this thread had.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
     spawned

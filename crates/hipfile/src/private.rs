@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use rustix::fs::OFlags;
 use rustix::io::FdFlags;
 
-use crate::sys;
+use crate::sys::{self, Site};
 
 /// What a number names, as far as the system tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(crate) struct Identity {
 impl Identity {
     /// What the descriptor names now; `None` when it names nothing.
     pub(crate) fn of(fd: BorrowedFd<'_>) -> Option<Identity> {
-        let stat = rustix::fs::fstat(fd).ok()?;
+        let stat = sys::asks_twice(|| sys::at(Site::PrivateIdentity, || rustix::fs::fstat(fd))).ok()?;
         let nameless = stat.st_mode & libc::S_IFMT == 0;
         let link = || rustix::fs::readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()), Vec::new()).ok();
         let name = nameless.then(link).flatten().map(|name| OsString::from_vec(name.into_bytes()));

@@ -1,8 +1,12 @@
 //! System calls that no crate wraps as needed, and the process's count of forks. No policy.
 
+pub(crate) mod site;
+
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+pub(crate) use self::site::{Site, at, moves};
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
@@ -121,6 +125,26 @@ pub(crate) fn statx(fd: RawFd) -> Result<Statx, i32> {
     })
 }
 
+/// Asks until no signal comes between.
+pub(crate) fn uninterrupted<T>(ask: impl Fn() -> Result<T, i32>) -> Result<T, i32> {
+    loop {
+        match ask() {
+            Err(libc::EINTR) => {}
+            answer => return answer,
+        }
+    }
+}
+
+/// Asks about a descriptor, and once more if the answer is an error that may pass: file systems on a network have such. A
+/// number that names nothing is told at once.
+pub(crate) fn asks_twice<T>(ask: impl Fn() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    match ask() {
+        Err(rustix::io::Errno::BADF) => Err(rustix::io::Errno::BADF),
+        Err(_) => ask(),
+        answer => answer,
+    }
+}
+
 /// Device and inode of an open file, as [`Statx`] has them, and little else: several times as fast.
 pub(crate) fn file_identity(fd: BorrowedFd<'_>) -> rustix::io::Result<((u32, u32), u64)> {
     let stat = rustix::fs::fstat(fd)?;
@@ -159,7 +183,7 @@ pub(crate) const OUT_OF_THE_WAY: RawFd = 512;
 
 /// The same description under a number that is out of the way, where the limit allows such a number.
 pub(crate) fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
-    rustix::io::fcntl_dupfd_cloexec(&fd, OUT_OF_THE_WAY).unwrap_or(fd)
+    at(Site::OutOfTheWay, || rustix::io::fcntl_dupfd_cloexec(&fd, OUT_OF_THE_WAY)).unwrap_or(fd)
 }
 
 /// Who is at the other end of a Unix socket, as the kernel knows: process and user. The process is 0 where this one cannot

@@ -4,6 +4,7 @@
 mod docs;
 mod layers;
 mod rust_files;
+mod sites;
 mod source;
 mod unsafe_list;
 mod words;
@@ -58,6 +59,7 @@ fn check(files: &[File]) -> BTreeSet<String> {
         }
     }
     rust_files::check(files, &mut problems);
+    sites::check(files, &mut problems);
     words::check(files, &mut problems);
     docs::check(files, &mut problems);
     problems

@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use crate::sys;
+use crate::sys::{self, Site};
 
 /// Huge pages halve the number of segments a direct transfer needs, so slabs are multiples of one.
 const HUGE_PAGE: usize = 2 << 20;
@@ -16,20 +16,7 @@ pub(super) fn map(len: usize, node: Option<u32>) -> Result<NonNull<u8>, i32> {
 
 fn map_with(len: usize, slack: usize, node: Option<u32>) -> Result<NonNull<u8>, i32> {
     let total = len.checked_add(slack).ok_or(libc::ENOMEM)?;
-    // SAFETY: a new private anonymous mapping at an address of the kernel's choice touches nothing else.
-    let mapped = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            total,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
-    if mapped == libc::MAP_FAILED {
-        return Err(sys::last_errno());
-    }
+    let mapped = sys::at(Site::BlockMap, || anonymous(total))?;
     let before = if slack == 0 { 0 } else { mapped.addr().wrapping_neg() % HUGE_PAGE };
     let start = mapped.wrapping_byte_add(before);
     if before > 0 {
@@ -55,6 +42,21 @@ fn map_with(len: usize, slack: usize, node: Option<u32>) -> Result<NonNull<u8>, 
         };
     }
     NonNull::new(start.cast()).ok_or(libc::ENOMEM)
+}
+
+fn anonymous(len: usize) -> Result<*mut libc::c_void, i32> {
+    // SAFETY: a new private anonymous mapping at an address of the kernel's choice touches nothing else.
+    let mapped = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            len,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if mapped == libc::MAP_FAILED { Err(sys::last_errno()) } else { Ok(mapped) }
 }
 
 /// Makes the memory be there now, rather than page by page under the first transfers.

@@ -178,3 +178,32 @@ fn pinned_memory_goes_to_the_next_pool() {
     drop(pool);
     assert_eq!(left::take(LEN).unwrap(), (starts[0], vec!["next_pool"]));
 }
+
+#[test]
+fn a_lost_block_is_replaced_and_never_given_out_again() {
+    for (len, most) in [(64 << 10, 1), (64 << 10, 70), (1 << 20, 5), (8 << 20, 2)] {
+        let pool = BlockPool::new(len, most * len, None);
+        let before = pool.most();
+        let lost: Vec<_> = (0..most)
+            .map(|_| {
+                let block = pool.take(None).unwrap();
+                let start = block.start;
+                block.lose();
+                start
+            })
+            .collect();
+        // Without others in their place this would wait for ever.
+        let mut taken = vec![pool.take(None).unwrap()];
+        taken.extend(std::iter::from_fn(|| pool.try_take_more(None)).take(most - 1));
+        assert_eq!(taken.len(), most, "as many as before, of {len} bytes");
+        assert!(taken.iter().all(|block| !lost.contains(&block.start)));
+        assert_eq!(pool.most(), before, "what is lost is not counted");
+        drop(taken);
+        drop(pool);
+        // Whoever has lost Blocks in mind may still write to them: their memory is still there.
+        for start in lost {
+            // SAFETY: it was left mapped.
+            unsafe { start.as_ptr().write(1) };
+        }
+    }
+}

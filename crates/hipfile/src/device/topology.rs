@@ -2,19 +2,22 @@
 
 use std::path::Path;
 
+use crate::sys::{Site, at};
+
 /// The memory node that the GPU at a PCI address is near, where the machine has several.
 pub(super) fn near_node(pci: &str) -> Option<u32> {
     node_in(Path::new("/sys"), pci)
 }
 
 fn node_in(sys: &Path, pci: &str) -> Option<u32> {
-    let online = std::fs::read_to_string(sys.join("devices/system/node/online")).ok()?;
+    let read = |path| at(Site::MachineNode, || std::fs::read_to_string(path)).ok();
+    let online = read(sys.join("devices/system/node/online"))?;
     if online.trim() == "0" {
         return None;
     }
     let path = sys.join("bus/pci/devices").join(pci.to_ascii_lowercase()).join("numa_node");
     // -1 says that the firmware does not tell.
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    read(path)?.trim().parse().ok()
 }
 
 /// Text in an array that a runtime has filled.

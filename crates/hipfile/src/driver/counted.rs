@@ -10,6 +10,7 @@ use crate::op::Op;
 use crate::probe;
 use crate::route::{Pause, Small, Stage, Walk, Way};
 use crate::stats::{self, Event, Meter, Meters, Split, Start};
+use crate::sys::{self, Site};
 use crate::transfer::Transfer;
 
 /// Makes a write durable. Its failure fails the call: the data may not be safe.
@@ -20,7 +21,8 @@ fn sync(transfer: &Transfer<'_>) -> Result<()> {
         return Ok(());
     }
     let plain = transfer.file.plain(OP)?;
-    rustix::io::retry_on_intr(|| rustix::fs::fdatasync(plain.fd)).map_err(|e| Error::errno(OP, e))
+    rustix::io::retry_on_intr(|| sys::at(Site::WriteSync, || rustix::fs::fdatasync(plain.fd)))
+        .map_err(|e| Error::errno(OP, e))
 }
 
 /// Whether direct access would want it otherwise aligned.

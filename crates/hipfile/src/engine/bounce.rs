@@ -22,7 +22,7 @@ use crate::file::FileRecord;
 use crate::op::Op;
 use crate::pool::Helpers;
 use crate::reason::Reason;
-use crate::sys::{self, RWF_DONTCACHE};
+use crate::sys::{self, RWF_DONTCACHE, Site};
 use crate::transfer::{Cache, Transfer};
 use crate::turns::Turns;
 
@@ -103,7 +103,8 @@ impl Engine for Bounce {
         let bytes = block.bytes_mut().get_mut(..len)?;
         match op {
             Op::Read => {
-                let got = rustix::io::pread(fd, &mut *bytes, transfer.file_offset).ok()?;
+                let read = || rustix::io::pread(fd, &mut *bytes, transfer.file_offset);
+                let got = sys::moves(Site::SmallRead, read).ok()?;
                 // Short: the end of the file, or not; the long way knows.
                 (got == len).then_some(())?;
                 Some(device.upload(&transfer.span, bytes).map(|()| len))
@@ -112,7 +113,8 @@ impl Engine for Bounce {
                 if let Err(error) = device.download(&transfer.span, bytes) {
                     return Some(Err(error));
                 }
-                let put = rustix::io::pwrite(fd, &*bytes, transfer.file_offset).ok()?;
+                let write = || rustix::io::pwrite(fd, &*bytes, transfer.file_offset);
+                let put = sys::moves(Site::SmallWrite, write).ok()?;
                 (put == len).then_some(Ok(len))
             }
         }
@@ -156,7 +158,8 @@ fn read_plain(
             bytes.resize(device.plain_max(), 0);
         }
         let bytes = bytes.get_mut(..transfer.len())?;
-        let got = rustix::io::pread(fd, &mut *bytes, transfer.file_offset).ok()?;
+        let read = || rustix::io::pread(fd, &mut *bytes, transfer.file_offset);
+        let got = sys::moves(Site::PlainRead, read).ok()?;
         (got == bytes.len()).then(|| device.upload(&transfer.span, bytes).map(|()| got))
     });
     ran.ok().flatten()
@@ -305,11 +308,12 @@ impl Bounce {
         let mut moved = 0;
         while moved < transfer.len() {
             let rest = transfer.rest(moved);
+            let (start, len, at) = (rest.span.start(), rest.len(), rest.file_offset);
             let result = match op {
                 // SAFETY: the span is memory its registration promised for this; the kernel answers EFAULT for holes.
-                Op::Read => unsafe { sys::pread_raw(fd, rest.span.start(), rest.len(), rest.file_offset) },
+                Op::Read => sys::moves(Site::HostRead, || unsafe { sys::pread_raw(fd, start, len, at) }),
                 // SAFETY: the span is memory its registration promised for this; the kernel only reads it.
-                Op::Write => unsafe { sys::pwrite_raw(fd, rest.span.start(), rest.len(), rest.file_offset) },
+                Op::Write => sys::moves(Site::HostWrite, || unsafe { sys::pwrite_raw(fd, start, len, at) }),
             };
             match result {
                 Ok(0) if op == Op::Read => break,
@@ -460,14 +464,15 @@ impl Way<'_> {
         loop {
             let result = if self.leave_nothing {
                 let mut parts = [std::io::IoSliceMut::new(bytes)];
-                match rustix::io::preadv2(self.fd, &mut parts, at, RWF_DONTCACHE) {
+                let uncached = || rustix::io::preadv2(self.fd, &mut parts, at, RWF_DONTCACHE);
+                match sys::moves(Site::BounceReadUncached, uncached) {
                     Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => {
-                        rustix::io::pread(self.fd, &mut *bytes, at)
+                        sys::moves(Site::BounceRead, || rustix::io::pread(self.fd, &mut *bytes, at))
                     }
                     result => result,
                 }
             } else {
-                rustix::io::pread(self.fd, &mut *bytes, at)
+                sys::moves(Site::BounceRead, || rustix::io::pread(self.fd, &mut *bytes, at))
             };
             match result {
                 Err(Errno::INTR) => {}
@@ -480,14 +485,15 @@ impl Way<'_> {
         loop {
             let result = if self.leave_nothing {
                 let parts = [std::io::IoSlice::new(bytes)];
-                match rustix::io::pwritev2(self.fd, &parts, at, RWF_DONTCACHE) {
+                let uncached = || rustix::io::pwritev2(self.fd, &parts, at, RWF_DONTCACHE);
+                match sys::moves(Site::BounceWriteUncached, uncached) {
                     Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => {
-                        rustix::io::pwrite(self.fd, bytes, at)
+                        sys::moves(Site::BounceWrite, || rustix::io::pwrite(self.fd, bytes, at))
                     }
                     result => result,
                 }
             } else {
-                rustix::io::pwrite(self.fd, bytes, at)
+                sys::moves(Site::BounceWrite, || rustix::io::pwrite(self.fd, bytes, at))
             };
             match result {
                 Err(Errno::INTR) => {}

@@ -7,9 +7,9 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, cqueue, opcode, types};
 
 use super::chunks::{Chunk, Chunks, Prefix};
 use super::{Engine, Fit, Outcome, Parts, Queue};
@@ -21,7 +21,7 @@ use crate::log;
 use crate::op::Op;
 use crate::private::Identity;
 use crate::reason::Reason;
-use crate::sys;
+use crate::sys::{self, Site};
 use crate::transfer::{Cache, Transfer};
 use crate::turns::Turns;
 
@@ -29,6 +29,9 @@ use crate::turns::Turns;
 const WORTH_REGISTERING: usize = 8;
 /// Entries of a ring; the queue depth is never more.
 const ENTRIES: u32 = 128;
+
+/// After so many lost rings there are no more: with each some Blocks are lost.
+const MOST_LOST: usize = 4;
 
 #[derive(Debug)]
 struct Uring {
@@ -39,6 +42,8 @@ struct Uring {
     turns: Turns,
     /// The kernel or a sandbox does not allow rings.
     refused: AtomicBool,
+    /// Rings that were lost.
+    lost: AtomicUsize,
 }
 
 pub(super) fn new(parts: &Parts) -> Box<dyn Engine> {
@@ -48,6 +53,7 @@ pub(super) fn new(parts: &Parts) -> Box<dyn Engine> {
         depth: parts.config.queue_depth,
         turns: Turns::new(parts.config.pool_len / parts.config.block_len / parts.config.queue_depth.max(1)),
         refused: AtomicBool::new(false),
+        lost: AtomicUsize::new(0),
     })
 }
 
@@ -166,13 +172,12 @@ impl Uring {
         }
         if seat.ring.is_none() {
             // The thread that makes a ring is the only one that uses it, so completions may wait until it asks.
-            let made = IoUring::builder()
-                .setup_single_issuer()
-                .setup_defer_taskrun()
-                .setup_taskrun_flag()
-                .build(ENTRIES)
-                .or_else(|_| IoUring::new(ENTRIES));
-            match made {
+            let make = || {
+                let mut builder = IoUring::builder();
+                builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
+                builder.build(ENTRIES).or_else(|_| IoUring::new(ENTRIES))
+            };
+            match sys::at(Site::RingSetup, make) {
                 Ok(ring) => *seat = Seat { made_in: forks, identity: ring_identity(&ring), ring: Some(ring) },
                 Err(error) => {
                     self.note_refusal(error.raw_os_error().unwrap_or_default());
@@ -196,7 +201,16 @@ impl Uring {
     fn keep(&self, seat: &mut Seat, entered: Result<(), Lost>) {
         if let Err(Lost(errno)) = entered {
             self.note_refusal(errno);
-            seat.leave();
+            if self.lost.fetch_add(1, Ordering::Relaxed) + 1 >= MOST_LOST
+                && !self.refused.swap(true, Ordering::Relaxed)
+            {
+                log::refused("uring", "a ring", errno);
+            }
+            // Closed if it is still ours. The kernel ends in its own time what it works on, in Blocks that are nobody's.
+            match seat.is_intact() {
+                true => drop(seat.ring.take()),
+                false => seat.leave(),
+            }
         }
     }
 
@@ -244,7 +258,7 @@ impl Uring {
 /// Hands what was started to the kernel, and waits until something is finished if asked to.
 fn submit(ring: &IoUring, wait: bool) -> Result<(), Lost> {
     loop {
-        match ring.submitter().submit_and_wait(usize::from(wait)) {
+        match sys::at(Site::RingSubmit, || ring.submitter().submit_and_wait(usize::from(wait))) {
             Ok(_) => return Ok(()),
             Err(error) => match error.raw_os_error().unwrap_or_default() {
                 libc::EINTR | libc::EAGAIN | libc::EBUSY => {}
@@ -252,6 +266,11 @@ fn submit(ring: &IoUring, wait: bool) -> Result<(), Lost> {
             },
         }
     }
+}
+
+/// How a request ended: the bytes, or its errno.
+fn answer(entry: &cqueue::Entry) -> Result<usize, i32> {
+    usize::try_from(entry.result()).map_err(|_| -entry.result())
 }
 
 /// Whether the kernel works on none of `started` requests: it has not even taken them, and of a ring that is left it never
@@ -270,7 +289,8 @@ impl Flight<'_, '_> {
             .map(|bytes| libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() })
             .collect();
         // SAFETY: the Blocks are the flight's until it ends, and it ends with their registration.
-        self.registered = unsafe { self.ring.submitter().register_buffers(&all) }.is_ok();
+        let register = || unsafe { self.ring.submitter().register_buffers(&all) };
+        self.registered = sys::at(Site::RingRegister, register).is_ok();
     }
 
     /// Ends the piece of a slot. The slot is the next to be used: its memory is in somebody's cache still.
@@ -318,7 +338,7 @@ impl Flight<'_, '_> {
         let safe = none_taken(self.ring, self.in_flight);
         self.in_flight = 0;
         for slot in self.slots.drain(..).filter(|slot| slot.in_flight && !safe) {
-            std::mem::forget(slot.block);
+            slot.block.lose();
         }
     }
 
@@ -326,7 +346,7 @@ impl Flight<'_, '_> {
     fn finished(&mut self) -> Option<(usize, Result<usize, i32>)> {
         let entry = self.ring.completion().next()?;
         self.in_flight -= 1;
-        let result = usize::try_from(entry.result()).map_err(|_| -entry.result());
+        let result = sys::moves(Site::RingEntry, || answer(&entry));
         let slot = entry.user_data() as usize;
         self.slots[slot].in_flight = false;
         Some((slot, result))

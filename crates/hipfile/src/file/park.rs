@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 
 use super::Identity;
-use crate::sys;
+use crate::sys::{self, Site};
 
 pub(super) type Key = (Identity, OFlags, bool);
 
@@ -54,7 +54,7 @@ fn parked() -> Option<MutexGuard<'static, Option<Parked>>> {
 
 /// Closes a descriptor, or parks it if that would drop locks.
 pub(super) fn close(fd: OwnedFd, key: Key) {
-    if sys::has_posix_lock(fd.as_raw_fd()) {
+    if sys::at(Site::FileLock, || sys::has_posix_lock(fd.as_raw_fd())) {
         match parked() {
             Some(mut parked) => {
                 parked.get_or_insert_default().of(sys::forks()).entry(key).or_default().push(fd);

@@ -15,8 +15,9 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use rustix::time::Timespec;
 
 use super::Board;
+use crate::pool;
 use crate::private::Private;
-use crate::{pool, sys};
+use crate::sys::{self, Site};
 
 /// How the names of the sockets begin; the number of the process follows, in eight hexadecimal digits.
 pub(super) const AMD_NAME: &str = "AISSTATS";
@@ -66,7 +67,8 @@ pub(super) fn address(name: &str, pid: u32) -> io::Result<SocketAddr> {
 }
 
 fn listen(name: &str) -> Option<Private<UnixListener>> {
-    let listener = UnixListener::bind_addr(&address(name, std::process::id()).ok()?).ok()?;
+    let address = address(name, std::process::id()).ok()?;
+    let listener = sys::at(Site::StatisticsListen, || UnixListener::bind_addr(&address)).ok()?;
     listener.set_nonblocking(true).ok()?;
     Some(Private::new(listener))
 }
@@ -108,7 +110,7 @@ fn wait(doors: &Doors, limit: Option<Duration>) -> Option<[bool; 2]> {
     let limit = limit
         .map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) });
     // Interrupted, it says that nobody came.
-    let came = poll(&mut polled, limit.as_ref()).is_ok();
+    let came = sys::at(Site::StatisticsPoll, || poll(&mut polled, limit.as_ref())).is_ok();
     if doors.closing.load(Ordering::Acquire) || !doors.are_intact() {
         return None;
     }
@@ -127,7 +129,9 @@ fn serve(board: &Board, doors: &Doors) {
         let mut starved = false;
         for (at, listener) in doors.listeners.iter().enumerate().filter(|(at, _)| ready[*at]) {
             for _ in 0..AT_ONCE {
-                match listener.as_ref().map(|listener| listener.accept()) {
+                let accept =
+                    |listener: &Private<UnixListener>| sys::at(Site::StatisticsAccept, || listener.accept());
+                match listener.as_ref().map(accept) {
                     Some(Ok((peer, _))) => show(board, &peer, at == AMDS),
                     Some(Err(error)) => {
                         let passing = [io::ErrorKind::WouldBlock, io::ErrorKind::ConnectionAborted];
@@ -155,7 +159,7 @@ fn may_look(uid: u32) -> bool {
 }
 
 fn show(board: &Board, peer: &UnixStream, is_amds: bool) {
-    if !sys::peer(peer.as_fd()).is_ok_and(|(_, uid)| may_look(uid)) {
+    if !sys::at(Site::StatisticsPeer, || sys::peer(peer.as_fd())).is_ok_and(|(_, uid)| may_look(uid)) {
         return;
     }
     let file = if is_amds {

@@ -18,7 +18,7 @@ use rustix::time::Timespec;
 use super::server::{AMD_NAME, GREETING, OUR_NAME, address};
 use crate::private::Private;
 use crate::stats::{self, AMD_WORDS, MOST_WORDS, Region, Snapshot};
-use crate::sys;
+use crate::sys::{self, Site};
 
 /// Why a process cannot be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,7 +166,7 @@ impl Target {
         let address = SocketAddrUnix::new_abstract_name(name).map_err(failed)?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(failed)?;
-        match connect(&socket, &address) {
+        match sys::at(Site::StatisticsAsk, || connect(&socket, &address)) {
             Ok(()) => {}
             // Nobody listens, or nobody accepts.
             Err(Errno::CONNREFUSED | Errno::AGAIN | Errno::INTR) => return Err(Attempt::NotYet),

@@ -12,6 +12,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use rustix::process::{Resource, getrlimit};
 
 use crate::private::Private;
+use crate::sys::{self, Site};
 
 /// A mapping of words. Each word is read and written whole, by any number of threads and processes.
 #[derive(Debug)]
@@ -88,25 +89,27 @@ fn shared(name: &str, words: usize) -> Result<OwnedFd, Errno> {
     if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < bytes) {
         return Err(Errno::FBIG);
     }
-    let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    rustix::fs::ftruncate(&file, bytes)?;
-    Ok(file)
+    sys::at(Site::StatisticsPage, || {
+        let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::ftruncate(&file, bytes)?;
+        Ok(file)
+    })
 }
 
 fn seal(file: &OwnedFd) -> bool {
     // Who receives it may open it anew for writing, and could make it longer: readers refuse that.
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE;
-    rustix::fs::fcntl_add_seals(file, seals).is_ok()
+    sys::at(Site::StatisticsSeal, || rustix::fs::fcntl_add_seals(file, seals)).is_ok()
 }
 
 fn map(file: Option<BorrowedFd<'_>>, words: usize, access: ProtFlags) -> Result<NonNull<c_void>, Errno> {
     let (nowhere, len) = (std::ptr::null_mut(), words * 8);
-    let start = match file {
+    let start = sys::at(Site::StatisticsMap, || match file {
         // SAFETY: a new mapping at a place of the kernel's choice disturbs nothing.
         Some(file) => unsafe { rustix::mm::mmap(nowhere, len, access, MapFlags::SHARED, file, 0) },
         // SAFETY: as above.
         None => unsafe { rustix::mm::mmap_anonymous(nowhere, len, access, MapFlags::PRIVATE) },
-    }?;
+    })?;
     NonNull::new(start).ok_or(Errno::NOMEM)
 }
 

@@ -19,7 +19,7 @@ pub(crate) use roots::{line, link_name};
 
 use crate::error::{Error, Result};
 use crate::reason::Reason;
-use crate::sys::{self, Statx};
+use crate::sys::{self, Site, Statx};
 
 /// Largest mount table that is looked at: some hundred thousand mounts.
 const MOUNT_TABLE: u64 = 32 << 20;
@@ -210,7 +210,7 @@ impl StorageFacts {
 /// `f_type` of fstatfs; `None` where a sandbox refuses it.
 pub(crate) fn magic(fd: BorrowedFd<'_>) -> Option<u32> {
     // The numbers have 32 bits; the field is wider, and signed on some machines.
-    rustix::fs::fstatfs(fd).ok().map(|facts| facts.f_type as u32)
+    sys::at(Site::FileSystemKind, || rustix::fs::fstatfs(fd)).ok().map(|facts| facts.f_type as u32)
 }
 
 /// The text of the mount table as this thread sees it: threads may be in mount namespaces of their own.

@@ -7,6 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
+use crate::sys::{self, Site};
+
 /// Longest text of a small file (a sysfs attribute, say) that is looked at, in bytes.
 const SMALL: u64 = 4096;
 
@@ -66,7 +68,7 @@ impl Roots {
     /// The true place of a path, links resolved; `None` when there is none or it lies outside this root.
     pub(crate) fn resolve(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
         let base = self.base.canonicalize().ok()?;
-        let real = self.path(path).canonicalize().ok()?;
+        let real = sys::at(Site::MachinePath, || self.path(path).canonicalize()).ok()?;
         real.starts_with(base).then_some(real)
     }
 }
@@ -75,6 +77,10 @@ impl Roots {
 pub(crate) fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     // Asked before opening: to open a device can act already (tapes rewind). The second look is for what changed
     // meanwhile.
+    sys::at(Site::MachineFile, || read_file(path, limit))
+}
+
+fn read_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     if !path.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -99,7 +105,7 @@ pub(crate) fn line(path: &Path) -> Option<String> {
 
 /// See [`Roots::list`].
 pub(crate) fn list(path: &Path, max: usize) -> Vec<OsString> {
-    let Ok(entries) = std::fs::read_dir(path) else { return Vec::new() };
+    let Ok(entries) = sys::at(Site::MachineFolder, || std::fs::read_dir(path)) else { return Vec::new() };
     let mut names: Vec<OsString> = entries.flatten().take(max).map(|entry| entry.file_name()).collect();
     names.sort_unstable();
     names
@@ -107,7 +113,7 @@ pub(crate) fn list(path: &Path, max: usize) -> Vec<OsString> {
 
 /// The last part of what a symbolic link says, whether or not that exists.
 pub(crate) fn link_name(path: &Path) -> Option<String> {
-    let target = std::fs::read_link(path).ok()?;
+    let target = sys::at(Site::MachineLink, || std::fs::read_link(path)).ok()?;
     Some(String::from_utf8_lossy(target.file_name()?.as_bytes()).into_owned())
 }
 

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use io_uring::{IoUring, opcode, types};
 
-use super::{ENTRIES, Lost, RING, Uring, none_taken, submit};
+use super::{ENTRIES, Lost, RING, Uring, answer, none_taken, submit};
 use crate::block::Block;
 use crate::buffer::{Place, Span};
 use crate::engine::Queue;
 use crate::op::Op;
 use crate::queued::{Queued, Source};
-use crate::sys;
+use crate::sys::{self, Site};
 use crate::transfer::{Cache, Transfer};
 
 /// Most Blocks of one flight; all but the first only if they are free at once.
@@ -240,7 +240,7 @@ impl<'p> Flight<'_, 'p> {
         if cache != Cache::Around {
             if self.blind > 0 {
                 self.blind -= 1;
-            } else if sys::read_now(ask.fd, bytes, ask.at) {
+            } else if sys::at(Site::QueueNow, || sys::read_now(ask.fd, bytes, ask.at)) {
                 self.gathered += ask.len;
                 self.ready.push(Piece { work, block, from, least: ask.len, copied: false });
                 return Started::Yes;
@@ -271,7 +271,7 @@ impl<'p> Flight<'_, 'p> {
         let safe = none_taken(self.ring, self.started);
         self.started = 0;
         for shared in self.blocks.drain(..).filter(|shared| shared.pieces > 0 && !safe) {
-            std::mem::forget(shared.block);
+            shared.block.lose();
         }
     }
 
@@ -284,7 +284,7 @@ impl<'p> Flight<'_, 'p> {
             let number = entry.user_data() as usize;
             let Some(piece) = self.pieces[number].take() else { continue };
             self.free.push(number);
-            if usize::try_from(entry.result()).is_ok_and(|got| got >= piece.least) {
+            if sys::moves(Site::QueueEntry, || answer(&entry)).is_ok_and(|got| got >= piece.least) {
                 whole.push(piece);
             } else {
                 // The end of the file, an error, or a kernel that could do but a part now.

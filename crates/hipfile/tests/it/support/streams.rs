@@ -17,12 +17,17 @@ pub(crate) struct Watchdog {
 
 impl Watchdog {
     pub(crate) fn new(seconds: u64) -> Watchdog {
+        Watchdog::named(seconds, "a test")
+    }
+
+    pub(crate) fn named(seconds: u64, what: &str) -> Watchdog {
+        let what = what.to_owned();
         let done = Arc::new(AtomicUsize::new(0));
         let (seen, end) = (Arc::clone(&done), Instant::now() + Duration::from_secs(seconds));
         std::thread::spawn(move || {
             while seen.load(Ordering::Relaxed) == 0 {
                 if Instant::now() > end {
-                    eprintln!("WATCHDOG: no end after {seconds} s; threads and where they wait:");
+                    eprintln!("WATCHDOG: {what}: no end after {seconds} s; threads and where they wait:");
                     for task in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
                         let read =
                             |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
