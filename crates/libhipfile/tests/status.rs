@@ -26,7 +26,7 @@ fn codes() -> Vec<(String, hipFileOpError_t)> {
 }
 
 #[test]
-fn each_kind_has_the_code_of_its_name_and_back() {
+fn behaviour_96_each_kind_has_the_code_of_its_name_in_the_header_and_back() {
     for kind in ErrorKind::ALL {
         let code = status::from_kind(*kind);
         if *kind == ErrorKind::Io {

@@ -2,6 +2,7 @@
 //! /sys. For tests only: it panics on whatever it cannot do, and no shipped crate depends on it.
 
 pub mod fake_root;
+pub mod fuse;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,6 @@
 //! `HIPFILE_UPDATE_GOLDEN=1` writes the files under `check/golden` anew; look at the difference before keeping it.
 
 mod consistency;
-mod fuse;
 mod machines;
 
 use std::path::{Path, PathBuf};

@@ -67,15 +67,21 @@ over_file_systems! {
 }
 
 mod suite {
+    #[cfg(debug_assertions)]
+    mod adversity;
     mod batch_rules;
     mod batches;
     mod buffers;
     mod coherence;
+    mod crash;
+    mod crowds;
     mod cufile;
     mod descriptors;
     mod direct;
     mod documents;
     mod evidence;
+    #[cfg(debug_assertions)]
+    mod fault_matrix;
     mod faults;
     mod files;
     mod kinds;

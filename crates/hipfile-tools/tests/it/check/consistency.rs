@@ -6,7 +6,9 @@ use std::process::Command;
 
 use hipfile::{Buffer, Config, DeviceChoice, Driver, Reason};
 
-use super::{check, fuse, run, skip};
+use test_support::fuse;
+
+use super::{check, run, skip};
 use crate::support::is_root;
 
 /// A mounted file system; unmounted when dropped.

@@ -178,6 +178,35 @@ fn behaviour_43_a_registration_never_outlives_its_allocation() {
     }
 }
 
+/// What hands memory on to other devices does it by whole pages or more: none of the callers has to know.
+#[test]
+fn behaviour_36_memory_that_begins_and_ends_within_pages_is_served_directly() {
+    const LEN: usize = (1 << 20) - 512;
+    if !is_emulated_hip("it reads what lies around the memory") {
+        return;
+    }
+    for engines in [&["p2p", "bounce"][..], &["bounce"], ALL] {
+        let (driver, storage) = (driver_with(engines, |_| {}), Storage::here());
+        let (file, content) = random_file(&storage, 2 << 20);
+        let file = File::register(&driver, file).unwrap();
+        let mut memory = Memory::new(Kind::Device, (1 << 20) + 512, 3);
+        let inside = DevPtr(memory.ptr().0 + 512);
+        register(&driver, inside.0, LEN).unwrap();
+        // All of it, a part, and one that begins within a page of the registration.
+        for (len, at, offset) in [(LEN, 0, 0), (64 << 10, 4096, 3584), (700_001, 77, 4097)] {
+            // SAFETY: the memory is kept.
+            let n = unsafe { driver.read(file.id(), inside, len, at, offset as i64) }.unwrap();
+            assert_eq!(n, len);
+            memory.expect(512 + offset, &content[at as usize..][..len]);
+            memory.check(&format!("{engines:?} {len} at {at} to {offset}"));
+            // SAFETY: as above.
+            assert_eq!(unsafe { driver.write(file.id(), inside, len, at, offset as i64) }.unwrap(), len);
+        }
+        assert!(std::fs::read(storage.path("f")).unwrap() == content, "what was read was written again");
+        driver.deregister_buffer(inside).unwrap();
+    }
+}
+
 #[test]
 fn behaviour_58_only_the_gpu_that_owns_the_memory_is_used() {
     if !is_emulated_hip("it makes eight emulated GPUs") {

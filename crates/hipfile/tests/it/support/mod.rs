@@ -1,5 +1,7 @@
 //! What every behaviour test needs: drivers on the suite's GPU, file systems to work on, random numbers, skips.
 
+#[cfg(debug_assertions)]
+pub(crate) mod faulty;
 pub(crate) mod gpu;
 pub(crate) mod memory;
 pub(crate) mod model;
@@ -195,6 +197,11 @@ impl Storage {
     pub(crate) fn ext4(options: &[&str]) -> Option<Storage> {
         let options = ["loop"].iter().chain(options).copied().collect::<Vec<_>>().join(",");
         Storage::image("ext4", &["mkfs.ext4", "-q", "-F"], 256 << 20, &options)
+    }
+
+    /// A fresh ext4 that is full after some 20 MiB.
+    pub(crate) fn small_ext4() -> Option<Storage> {
+        Storage::image("ext4", &["mkfs.ext4", "-q", "-F"], 24 << 20, "loop")
     }
 
     /// A fresh xfs in a loop-mounted file.

@@ -4,11 +4,11 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Of the one file.
-pub(super) const NAME: &str = "file";
+pub const NAME: &str = "file";
 const SIZE: u64 = 1 << 20;
 const ROOT: u64 = 1;
 const FILE: u64 = 2;
@@ -16,8 +16,62 @@ const FILE: u64 = 2;
 const ENOENT: i32 = -2;
 const ENOSYS: i32 = -38;
 
-/// Mounts it at `at`; whoever unmounts it ends it.
-pub(super) fn serve(at: &Path) -> Result<(), String> {
+/// Mounts it at `at`, and answers in a thread; whoever unmounts it ends it.
+///
+/// # Errors
+/// Why it cannot be mounted.
+pub fn serve(at: &Path) -> Result<(), String> {
+    let device = mount(at)?;
+    std::thread::spawn(move || answer_all(device, true));
+    Ok(())
+}
+
+/// A file system whose file can be opened and never gives a byte, as storage that hangs; gone with the value.
+#[derive(Debug)]
+pub struct Hanging {
+    at: PathBuf,
+    server: i32,
+}
+
+impl Hanging {
+    /// Mounts it at `at`. It is served by a process of its own, which ends with this one: a thread that waits for storage
+    /// cannot be killed, so a process that waited for itself could not either.
+    ///
+    /// # Errors
+    /// Why it cannot be mounted.
+    pub fn serve(at: &Path) -> Result<Hanging, String> {
+        let device = mount(at)?;
+        // SAFETY: the child calls what a child of threads may: glibc makes its allocator usable there.
+        let server = unsafe { libc::fork() };
+        if server == 0 {
+            // SAFETY: plain numbers.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            answer_all(device, false);
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(0) };
+        }
+        drop(device);
+        Ok(Hanging { at: at.to_owned(), server })
+    }
+
+    /// The storage is gone: whoever waits for it gets an error.
+    pub fn vanish(&self) {
+        // SAFETY: the child is ours and was not waited for.
+        unsafe { libc::kill(self.server, libc::SIGKILL) };
+    }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        self.vanish();
+        let mut status = 0;
+        // SAFETY: the child is ours, and the status writable.
+        unsafe { libc::waitpid(self.server, &raw mut status, 0) };
+        let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+    }
+}
+
+fn mount(at: &Path) -> Result<File, String> {
     let device =
         File::options().read(true).write(true).open("/dev/fuse").map_err(|e| format!("/dev/fuse: {e}"))?;
     // The program mount must inherit the descriptor, under the number that the option names.
@@ -32,16 +86,19 @@ pub(super) fn serve(at: &Path) -> Result<(), String> {
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
     }
-    std::thread::spawn(move || answer_all(device));
-    Ok(())
+    Ok(device)
 }
 
-fn answer_all(mut device: File) {
+fn answer_all(mut device: File, reads: bool) {
     let mut request = vec![0; (1 << 20) + 65536];
     // Ends with ENODEV when the file system is unmounted.
     while let Ok(len) = device.read(&mut request) {
         let (header, body) = request[..len].split_at(40);
         let unique = u64_at(header, 8);
+        const READ: u32 = 15;
+        if u32_at(header, 4) == READ && !reads {
+            continue;
+        }
         let Some(answer) = answer(u32_at(header, 4), u64_at(header, 16), body) else { continue };
         let (error, payload) = match answer {
             Ok(payload) => (0, payload),
@@ -98,9 +155,9 @@ fn attributes(node: u64) -> Vec<u8> {
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap())
+    u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap())
+    u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }

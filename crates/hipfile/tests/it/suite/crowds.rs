@@ -1,0 +1,249 @@
+//! Many threads and processes at once, and first times: what is made once is made beforehand, and a crowd is served like a few.
+//! Ratios within one run; a machine that is busy with something else gets several tries.
+
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use hipfile::{Buffer, DevPtr, Driver, File, PageCache};
+
+use crate::support::streams::Watchdog;
+use crate::support::{Storage, driver_with, operations};
+
+const MIB: usize = 1 << 20;
+
+/// Runs it in a child of its own, in which nothing of the library was used, and gives what it answers.
+fn in_child(body: impl FnOnce() -> f64) -> f64 {
+    let mut ends = [0; 2];
+    // SAFETY: room for two numbers.
+    assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
+    // SAFETY: the parent has used nothing of the library.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        let code = i32::from(answer.is_err());
+        let bytes = answer.unwrap_or(f64::NAN).to_ne_bytes();
+        // SAFETY: the bytes are there.
+        unsafe { libc::write(ends[1], bytes.as_ptr().cast(), 8) };
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(code) };
+    }
+    let (mut bytes, mut status) = ([0; 8], 0);
+    // SAFETY: `status` is writable.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child failed");
+    // SAFETY: room for as many bytes.
+    assert_eq!(unsafe { libc::read(ends[0], bytes.as_mut_ptr().cast(), 8) }, 8);
+    for end in ends {
+        // SAFETY: opened above.
+        unsafe { libc::close(end) };
+    }
+    f64::from_ne_bytes(bytes)
+}
+
+/// The best of some tries, or the first that is good enough.
+fn best(tries: usize, enough: f64, body: impl Fn() -> f64) -> f64 {
+    let mut least = f64::INFINITY;
+    for _ in 0..tries {
+        least = least.min(in_child(&body));
+        if least <= enough {
+            break;
+        }
+    }
+    least
+}
+
+fn file(storage: &Storage, driver: &Driver, len: usize) -> File {
+    if !storage.path("f").exists() {
+        std::fs::write(storage.path("f"), vec![7; len]).unwrap();
+    }
+    File::register(driver, std::fs::File::open(storage.path("f")).unwrap()).unwrap()
+}
+
+fn read(driver: &Driver, file: &File, to: DevPtr, len: usize) -> Duration {
+    let began = Instant::now();
+    // SAFETY: the memory is kept.
+    assert_eq!(unsafe { driver.read(file.id(), to, len, 0, 0) }.unwrap(), len);
+    began.elapsed()
+}
+
+#[test]
+fn behaviour_55_after_a_registration_the_first_read_is_like_the_others() {
+    let storage = Storage::here();
+    let ratio = best(20, 3.0, || {
+        let driver = driver_with(&["uring", "bounce"], |c| c.page_cache = PageCache::Buffered);
+        let file = file(&storage, &driver, MIB);
+        let buffer = Buffer::alloc(&driver, 0, MIB).unwrap();
+        let first = read(&driver, &file, buffer.ptr(), MIB);
+        let mut later: Vec<_> = (0..31).map(|_| read(&driver, &file, buffer.ptr(), MIB)).collect();
+        later.sort_unstable();
+        first.as_secs_f64() / later[15].as_secs_f64()
+    });
+    assert!(ratio <= 3.0, "the first read took {ratio:.1} times as long as later ones");
+}
+
+#[test]
+fn behaviour_64_the_first_reads_of_72_fresh_threads_are_like_their_second() {
+    const THREADS: usize = 72;
+    let storage = Storage::here();
+    let ratio = best(20, 2.0, || {
+        let driver = driver_with(&["uring", "bounce"], |c| (c.block_len, c.pool_len) = (MIB, 64 * MIB));
+        let file = file(&storage, &driver, MIB);
+        let buffer = Buffer::alloc(&driver, 0, THREADS * MIB).unwrap();
+        let (start, first) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
+        let (again, second) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
+        std::thread::scope(|scope| {
+            for n in 0..THREADS {
+                let (driver, file, to) = (&driver, &file, DevPtr(buffer.ptr().0 + n * MIB));
+                let (start, first, again, second) = (&start, &first, &again, &second);
+                scope.spawn(move || {
+                    start.wait();
+                    read(driver, file, to, MIB);
+                    first.wait();
+                    again.wait();
+                    read(driver, file, to, MIB);
+                    second.wait();
+                });
+            }
+            let timed = |begin: &Barrier, end: &Barrier| {
+                let began = Instant::now();
+                begin.wait();
+                end.wait();
+                began.elapsed().as_secs_f64()
+            };
+            let fresh = timed(&start, &first);
+            fresh / timed(&again, &second)
+        })
+    });
+    assert!(ratio <= 2.0, "the first reads took {ratio:.1} times as long as the second ones");
+}
+
+/// Bytes per second of so many threads that read pieces of 1 MiB for a moment.
+fn speed(driver: &Driver, file: &File, buffer: &Buffer, threads: usize) -> f64 {
+    let (began, limit) = (Instant::now(), Duration::from_millis(60));
+    let reads: usize = std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..threads)
+            .map(|n| {
+                let to = DevPtr(buffer.ptr().0 + n * MIB);
+                scope.spawn(move || {
+                    let mut reads = 0;
+                    while began.elapsed() < limit {
+                        read(driver, file, to, MIB);
+                        reads += 1;
+                    }
+                    reads
+                })
+            })
+            .collect();
+        readers.into_iter().map(|reader| reader.join().unwrap()).sum()
+    });
+    (reads * MIB) as f64 / began.elapsed().as_secs_f64()
+}
+
+#[test]
+fn behaviour_62_64_threads_are_served_as_fast_as_few() {
+    const FEW: [usize; 4] = [2, 4, 8, 16];
+    let _watchdog = Watchdog::new(200);
+    let storage = Storage::here();
+    let driver = driver_with(&["uring", "bounce"], |c| {
+        (c.block_len, c.pool_len, c.page_cache) = (MIB, 64 * MIB, PageCache::Buffered);
+    });
+    let (file, buffer) = (file(&storage, &driver, MIB), Buffer::alloc(&driver, 0, 64 * MIB).unwrap());
+    let (mut few, mut many) = (0.0_f64, 0.0_f64);
+    // In turn, so that a machine that is slow for a while is so for both.
+    for round in 0..60 {
+        few = few.max(speed(&driver, &file, &buffer, FEW[round % FEW.len()]));
+        many = many.max(speed(&driver, &file, &buffer, 64));
+        if round >= 8 && many >= 0.9 * few {
+            break;
+        }
+    }
+    assert!(many >= 0.9 * few, "64 threads: {:.2} of the best of fewer", many / few);
+}
+
+fn threads_named(name: &str) -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    names.filter(|comm| comm.starts_with(name)).count()
+}
+
+#[test]
+fn behaviour_63_the_number_of_threads_is_what_is_set() {
+    let storage = Storage::here();
+    for threads in [1, 2, 5] {
+        let driver = driver_with(&["bounce"], |c| (c.io_threads, c.parallel_min) = (threads, 64 << 10));
+        let (file, buffer) =
+            (file(&storage, &driver, 16 * MIB), Buffer::alloc(&driver, 0, 16 * MIB).unwrap());
+        for _ in 0..20 {
+            read(&driver, &file, buffer.ptr(), 16 * MIB);
+        }
+        // The caller is one of them.
+        assert_eq!(threads_named("hipfile-io"), threads - 1, "{threads}");
+        drop((buffer, file, driver));
+        let end = Instant::now() + Duration::from_secs(10);
+        while threads_named("hipfile-io") > 0 {
+            assert!(Instant::now() < end, "the threads outlive the driver");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// The memory of this process that is its own, in bytes.
+fn resident() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let number = |at: usize| pages.split(' ').nth(at).unwrap().parse::<usize>().unwrap();
+    (number(1) - number(2)) * 4096
+}
+
+/// What one of the processes does, and the memory that it took beyond its GPU memory.
+fn work(storage: &Storage, seed: usize, until: Instant) -> f64 {
+    const EACH: usize = MIB;
+    let before = resident();
+    let driver = driver_with(&["p2p", "uring", "bounce"], |c| (c.block_len, c.pool_len) = (MIB, 8 * MIB));
+    let buffer = Buffer::alloc(&driver, 0, 4 * EACH).unwrap();
+    let path = storage.path(&format!("f{seed}"));
+    std::fs::write(&path, vec![seed as u8; 4 * EACH]).unwrap();
+    let open = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    let id = driver.register_file(open.as_raw_fd()).unwrap();
+    std::thread::scope(|scope| {
+        for n in 0..4_usize {
+            let (driver, to, at) = (&driver, DevPtr(buffer.ptr().0 + n * EACH), (n * EACH) as i64);
+            scope.spawn(move || {
+                let mut len = 1;
+                while Instant::now() < until {
+                    len = (len * 7 + n + 4093) % EACH + 1;
+                    // SAFETY: the memory is kept, and each thread has its own.
+                    assert_eq!(unsafe { driver.read(id, to, len, at, 0) }.unwrap(), len);
+                    // SAFETY: as above.
+                    assert_eq!(unsafe { driver.write(id, to, len, at, 0) }.unwrap(), len);
+                }
+            });
+        }
+    });
+    assert!(std::fs::read(&path).unwrap().iter().all(|byte| *byte == seed as u8));
+    (resident().saturating_sub(before).saturating_sub(4 * EACH)) as f64
+}
+
+#[test]
+fn behaviour_65_many_processes_with_many_threads_take_little_each() {
+    let _watchdog = Watchdog::new(250);
+    let storage = Storage::here();
+    // In a long run as many and as long as users had them.
+    let long = operations(0) > 0;
+    let (processes, seconds) = if long { (64, 60) } else { (12, 2) };
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let most: Vec<f64> = std::thread::scope(|scope| {
+        let all: Vec<_> = (1..=processes)
+            .map(|seed| {
+                let storage = &storage;
+                scope.spawn(move || in_child(|| work(storage, seed, until)))
+            })
+            .collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let most = most.into_iter().fold(0.0, f64::max) / MIB as f64;
+    let _ = writeln!(std::io::stderr(), "{processes} processes: {most:.1} MiB at most");
+    // Staging memory as it was set, and 8 MiB of the library's own.
+    assert!(most < 16.0, "a process took {most:.1} MiB");
+}
