@@ -91,6 +91,12 @@ impl Program {
         self
     }
 
+    /// The library is loaded before everything else.
+    pub(crate) fn preloads_it(self) -> Program {
+        let library = dist().join("lib/libhipfile.so.0");
+        self.env("LD_PRELOAD", library)
+    }
+
     /// The exit status it must end with, instead of 0.
     pub(crate) fn ends_with(mut self, status: i32) -> Program {
         self.status = status;

@@ -105,7 +105,7 @@ three_ways! {
     threads_disjoint: threads("disjoint");
     devices_2: devices("2");
     devices_8: devices("8");
-    behaviour_46_exit_from_main: exit("main");
+    behaviour_46_and_behaviour_56_exit_from_main_without_a_close: exit("main");
     behaviour_46_exit_in_a_thread: exit("exit");
     behaviour_46_exit_at_once: exit("_exit");
     behaviour_46_exit_quick: exit("quick_exit");
@@ -113,10 +113,15 @@ three_ways! {
     // What is queued behind a gate that never opens must fit into the queues, or submitting it waits.
     behaviour_46_exit_with_held_streams: exit("held").env("HIP_EMU_QUEUE_LIMIT", "10000");
     behaviour_46_exit_with_streams_running: exit("streams");
+    behaviour_46_exit_with_a_batch_in_flight: Program::test("lifecycle").arg("batch");
+    behaviour_46_exit_in_a_signal_handler: Program::test("lifecycle").arg("signal").ends_with(42).silent();
+    fork_with_everything_open: Program::test("lifecycle").arg("fork");
+    two_copies_in_one_process: Program::test("copies").arg("two").finds_libraries();
+    loaded_for_everybody: Program::test("copies").arg("global").finds_libraries();
     dlopen_use: Program::test("dlopen").arg("use").finds_libraries();
     behaviour_53_dlopen_cycle: Program::test("dlopen").arg("cycle").finds_libraries();
-    no_runtime: Program::test("no_runtime").arg("none").without_runtime();
-    no_runtime_but_a_text_file: Program::test("no_runtime").arg("bad").without_runtime()
+    behaviour_51_no_runtime: Program::test("no_runtime").arg("none").without_runtime();
+    behaviour_51_no_runtime_but_a_text_file: Program::test("no_runtime").arg("bad").without_runtime()
         .env("HIPFILE_HIP_LIBRARY", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
     hip_knows_no_pointer: hip_errors("unknown", "hipPointerGetAttributes:1+:hipErrorInvalidValue");
     hip_fails_on_pointers: hip_errors("attributes", "hipPointerGetAttributes:1+:hipErrorUnknown");
@@ -129,11 +134,18 @@ three_ways! {
 }
 
 plainly! {
+    // They start programs and children, which the tools would watch too.
+    fork_and_exec_inherits_nothing: Program::test("lifecycle").arg("exec");
+    vfork_and_spawn_inherit_nothing: Program::test("lifecycle").arg("vfork");
+    threads_that_fork_beside_reads: Program::test("lifecycle").arg("forking");
+    behaviour_49_the_driver_is_closed_while_64_threads_read: Program::test("lifecycle").arg("close_64");
+    open_and_close_storm_beside_reads: Program::test("lifecycle").arg("storm");
+    preloaded_into_a_program_that_does_not_know_it: Program::test("copies").arg("preload").finds_libraries().preloads_it();
     userspace_ten_thousand: Program::test("userspace").arg("10000").env("HIPFILE_LOG_LEVEL", "off");
     // Breaks the rules on purpose, so a tool that watches for broken rules would object.
     strictness: Program::test("strictness");
     // Changes the code of a library that is in use; valgrind would not notice.
-    behaviour_46_no_hip_call_at_exit: exit("trap");
+    behaviour_46_and_behaviour_47_no_hip_call_at_exit: exit("trap");
 }
 
 examples! {
@@ -181,12 +193,19 @@ fn asan_sees_a_leak() {
     Program::test("control").arg("leak").must_be_caught(Variant::Asan, "detected memory leaks");
 }
 
-/// The control of `behaviour_46_no_hip_call_at_exit`.
+/// The control of `behaviour_46_and_behaviour_47_no_hip_call_at_exit`.
 #[test]
 fn a_hip_call_at_exit_would_be_seen() {
     const SIGTRAP: i32 = 5;
     let outcome = Program::test("exit").arg("trap_works").outcome(Variant::Plain);
     assert!(outcome.status.signal() == Some(SIGTRAP), "{outcome}");
+}
+
+#[test]
+fn a_signal_that_ends_the_process_ends_it() {
+    const SIGTERM: i32 = 15;
+    let outcome = Program::test("lifecycle").arg("killed").outcome(Variant::Plain);
+    assert!(outcome.status.signal() == Some(SIGTERM) && outcome.stdout.contains("OK"), "{outcome}");
 }
 
 /// The last ROCm that numbers memory types in another way, as Debian packages it.
