@@ -14,6 +14,7 @@ mod probe;
 mod report;
 mod rounds;
 mod run;
+mod soak;
 mod streamed;
 mod subject;
 mod sweep;
@@ -163,6 +164,10 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "NAME", requires = "table")]
     row: Option<String>,
 
+    /// Look for faults and leaks instead: mixed work by every door for so many seconds, every byte checked
+    #[arg(long, value_name = "SECONDS", value_parser = duration, conflicts_with = "table")]
+    soak: Option<Duration>,
+
     /// Print what the library costs in memory while it reads FILE; the table starts this
     #[arg(long, hide = true, requires = "file")]
     memory_probe: bool,
@@ -225,6 +230,9 @@ impl Tool for Bench {
         if self.table {
             return self.table().run(&opened.0, device);
         }
+        if let Some(time) = self.soak {
+            return self.soak(&opened.0, device.moves_no_bytes(), time);
+        }
         if self.verify
             && let Some(why) = device.moves_no_bytes()
         {
@@ -262,6 +270,22 @@ fn print_json(report: &impl serde::Serialize) -> Result<(), Failure> {
 }
 
 impl Bench {
+    /// On a new file: it is written to all over.
+    fn soak(&self, driver: &hipfile::Driver, no_bytes: Option<&str>, time: Duration) -> Result<(), Failure> {
+        if let Some(why) = no_bytes {
+            return Err(Failure::new("--soak", format_args!("not possible here: {why}")));
+        }
+        let threads = usize::from(self.threads);
+        let path = self.file.clone().unwrap_or_else(Subject::name);
+        let subject = Subject::make(&path, soak::size(threads), self.keep)?;
+        let gpus = driver.devices().map_err(|error| Failure::new("GPU", error))?.len();
+        let report = soak::run(driver.config(), gpus as u32, &subject, threads, time)?;
+        match self.json {
+            true => print_json(&report),
+            false => standard::out(&report.to_string()),
+        }
+    }
+
     fn table(&self) -> table::Table {
         table::Table {
             scale: self.scale,

@@ -11,6 +11,7 @@ mod bench;
 mod check;
 mod command_line;
 mod device;
+mod endurance;
 mod failures;
 mod generate;
 mod in_place;

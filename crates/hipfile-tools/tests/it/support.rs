@@ -168,6 +168,7 @@ impl Lab {
 }
 
 /// What a finished command left.
+#[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) code: Option<i32>,
     pub(crate) signal: Option<i32>,
