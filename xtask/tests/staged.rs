@@ -347,3 +347,33 @@ fn the_tool_starts_by_each_of_its_names() {
     run(Command::new(dist.join("bin/aiscp")).arg(&from).arg(&to));
     assert_eq!(fs::read(&to).expect("the copy"), fs::read(&from).expect("the source"));
 }
+
+/// What the linker can do against a fault that is used: tables that are written once are read only from then on, no stack is
+/// executable, no code is written to, and the program lies at no fixed address.
+#[test]
+fn libraries_and_program_are_hardened() {
+    let test = "hardening";
+    let Some(dist) = dist(test) else { return };
+    if !has(test, "readelf") {
+        return;
+    }
+    for (name, is_program) in [("lib/libhipfile.so", false), ("bin/hipfile", true)] {
+        let file = dist.join(name);
+        let segments = run(Command::new("readelf").arg("-lW").arg(&file));
+        let dynamic = run(Command::new("readelf").arg("-dW").arg(&file));
+        assert!(segments.contains("GNU_RELRO"), "{name}: no RELRO:\n{segments}");
+        assert!(dynamic.contains("BIND_NOW") || dynamic.contains(" NOW"), "{name}: lazy binding:\n{dynamic}");
+        assert!(!dynamic.contains("TEXTREL"), "{name}: code that is written to");
+        let rights = |line: &str| line.split_whitespace().rev().nth(1).unwrap_or_default().to_owned();
+        let stack = segments.lines().find(|line| line.contains("GNU_STACK")).expect("a stack segment");
+        assert_eq!(rights(stack), "RW", "{name}: {stack}");
+        let writable_code = segments.lines().find(|line| line.contains("LOAD") && line.contains("RWE"));
+        assert_eq!(writable_code, None, "{name}");
+        let header = run(Command::new("readelf").arg("-hW").arg(&file));
+        assert!(header.contains("DYN"), "{name}: a fixed address:\n{header}");
+        assert!(
+            !is_program || dynamic.contains("PIE"),
+            "{name}: no position-independent program:\n{dynamic}"
+        );
+    }
+}

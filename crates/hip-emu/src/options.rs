@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::fault::{self, Rule};
 use crate::function::Function;
+use crate::sys;
 
 /// One environment variable of the emulation.
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +137,8 @@ impl Options {
             clippy::disallowed_methods,
             reason = "this file is the emulation's one reader of the environment"
         )]
-        Self::from_lookup(|name| std::env::var(name).ok())
+        // A program with more rights than its caller does not listen to the caller.
+        Self::from_lookup(|name| std::env::var(name).ok().filter(|_| !sys::is_set_user_id()))
     }
 
     /// As [`Options::from_env`], from any source of variables.

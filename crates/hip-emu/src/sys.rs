@@ -29,6 +29,12 @@ pub(crate) fn map(len: usize, align: usize, protection: i32) -> Option<usize> {
     Some(aligned)
 }
 
+/// Whether the program runs with more rights than its caller has.
+pub(crate) fn is_set_user_id() -> bool {
+    // SAFETY: a query of the auxiliary vector, without preconditions.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
 /// Gives back a mapping, or a piece of one, that came from [`map`].
 pub(crate) fn unmap(at: usize, len: usize) {
     // SAFETY: callers pass only ranges of mappings they made by `map` and no longer use.
