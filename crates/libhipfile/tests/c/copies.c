@@ -64,6 +64,7 @@ static void copy_library(const char *to)
 static void *hip;
 static __typeof__(&hipMalloc) p_hipMalloc;
 static __typeof__(&hipMemcpy) p_hipMemcpy;
+static __typeof__(&hipFree) p_hipFree;
 
 static void round_trip(const struct Copy *writer, const struct Copy *reader)
 {
@@ -74,12 +75,13 @@ static void round_trip(const struct Copy *writer, const struct Copy *reader)
     CHECK_EQ(p_hipMalloc(&to, LEN), hipSuccess);
     CHECK_EQ(p_hipMemcpy(from, bytes, LEN, hipMemcpyHostToDevice), hipSuccess);
     const int fd = open_file("data", O_RDWR | O_CREAT | O_TRUNC);
-    hipFileDescr_t descr = descr_of(fd);
+    const int other = open_file("data", O_RDWR);
+    hipFileDescr_t descr = descr_of(fd), second = descr_of(other);
     hipFileHandle_t out = NULL, in = NULL;
     CHECK_OK(writer->hipFileDriverOpen());
     CHECK_OK(reader->hipFileDriverOpen());
     CHECK_OK(writer->hipFileHandleRegister(&out, &descr));
-    CHECK_OK(reader->hipFileHandleRegister(&in, &descr));
+    CHECK_OK(reader->hipFileHandleRegister(&in, &second));
     CHECK_IO(writer->hipFileWrite(out, from, LEN, 0, 0), LEN);
     CHECK_IO(reader->hipFileRead(in, to, LEN, 0, 0), LEN);
     CHECK_EQ(p_hipMemcpy(now, to, LEN, hipMemcpyDeviceToHost), hipSuccess);
@@ -91,6 +93,11 @@ static void round_trip(const struct Copy *writer, const struct Copy *reader)
     CHECK_EQ(writer->hipFileUseCount(), 0);
     CHECK_EQ(reader->hipFileUseCount(), 0);
     CHECK_EQ(close(fd), 0);
+    CHECK_EQ(close(other), 0);
+    CHECK_EQ(p_hipFree(from), hipSuccess);
+    CHECK_EQ(p_hipFree(to), hipSuccess);
+    free(bytes);
+    free(now);
 }
 
 int main(int argc, char **argv)
@@ -104,6 +111,7 @@ int main(int argc, char **argv)
     hip = load("libamdhip64.so", RTLD_LOCAL);
     *(void **)&p_hipMalloc = dlsym(hip, "hipMalloc");
     *(void **)&p_hipMemcpy = dlsym(hip, "hipMemcpy");
+    *(void **)&p_hipFree = dlsym(hip, "hipFree");
     if (strcmp(mode, "two") == 0) {
         copy_library("libother.so");
         const struct Copy one = look_up(load("libhipfile.so", RTLD_LOCAL));

@@ -95,8 +95,6 @@ static int child_is_answered(void)
         return 3;
     if (hipFileUseCount() != 0)
         return 4;
-    if (hipFileReadAsync(file, device, &size, &zero, &zero, &bytes, stream).err == hipFileSuccess)
-        return 5;
     if (hipFileBatchIOGetStatus(batch, 0, &count, events, NULL).err == hipFileSuccess && count != 0)
         return 6;
     hipFileBatchIOCancel(batch);
@@ -114,6 +112,8 @@ static int child_is_answered(void)
     if (hipFileHandleRegister(&mine, &descr).err != hipFileSuccess)
         return 10;
     hipFileHandleDeregister(mine);
+    if (hipFileReadAsync(file, device, &size, &zero, &zero, &bytes, stream).err == hipFileSuccess || bytes != 7)
+        return 5;
     return hipFileDriverClose().err == hipFileSuccess ? 0 : 11;
 }
 
@@ -150,6 +150,13 @@ static void forks(void)
 }
 
 static char *self;
+
+/* What this program was started with is not the library's. */
+static void keep_to_ourselves(void)
+{
+    for (int number = 3; number < 1024; number++)
+        fcntl(number, F_SETFD, FD_CLOEXEC);
+}
 
 /* Started anew: it has the three standard streams, and what reads the folder. */
 static int inherited(void)
@@ -298,6 +305,7 @@ int main(int argc, char **argv)
     self = argv[0];
     if (strcmp(mode, "inherited") == 0)
         return inherited();
+    keep_to_ourselves();
     if (strcmp(mode, "fork") == 0)
         forks();
     else if (strcmp(mode, "exec") == 0)

@@ -70,8 +70,10 @@ fn read(driver: &Driver, file: &File, to: DevPtr, len: usize) -> Duration {
 
 #[test]
 fn behaviour_55_after_a_registration_the_first_read_is_like_the_others() {
+    // What is done once is code, on which optimization tells more than on what waits for the system.
+    let most = if cfg!(debug_assertions) { 5.0 } else { 3.0 };
     let storage = Storage::here();
-    let ratio = best(20, 3.0, || {
+    let ratio = best(20, most, || {
         let driver = driver_with(&["uring", "bounce"], |c| c.page_cache = PageCache::Buffered);
         let file = file(&storage, &driver, MIB);
         let buffer = Buffer::alloc(&driver, 0, MIB).unwrap();
@@ -80,7 +82,7 @@ fn behaviour_55_after_a_registration_the_first_read_is_like_the_others() {
         later.sort_unstable();
         first.as_secs_f64() / later[15].as_secs_f64()
     });
-    assert!(ratio <= 3.0, "the first read took {ratio:.1} times as long as later ones");
+    assert!(ratio <= most, "the first read took {ratio:.1} times as long as later ones");
 }
 
 #[test]
