@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::cmd::{cargo, cmd};
 use crate::nextest::Nextest;
 use crate::steps::{self, Step};
-use crate::{abi, clients, dist, layout, package, python, site, tidy, tools};
+use crate::{abi, clients, dist, layout, objects, package, python, site, tidy, tools};
 
 /// In this order. What needs a nightly toolchain (Miri, the thread sanitizer) is in `deep`.
 const STEPS: &[Step] = &[
@@ -33,6 +33,12 @@ const STEPS: &[Step] = &[
     },
     Step { name: "deny", what: "licences, sources and duplicates of dependencies", fast: false, run: deny },
     Step { name: "test", what: "the tests, but those of the next steps", fast: true, run: test },
+    Step {
+        name: "objects",
+        what: "object stores: against an S3 server, and in none of the usual builds",
+        fast: false,
+        run: objects::run,
+    },
     Step {
         name: "cuda",
         what: "the behaviour suite on the emulated GPU under CUDA's functions",
@@ -117,7 +123,8 @@ fn aarch64() -> Result<(), String> {
 
 /// What can be published, in any order: cargo finds the right one. Nothing is sent, and nothing built again.
 fn publish() -> Result<(), String> {
-    let crates = ["gpu-sys", "hip-emu", "hipfile", "libhipfile", "bench-support", "hipfile-tools"];
+    let crates =
+        ["gpu-sys", "hip-emu", "hipfile", "libhipfile", "bench-support", "hipfile-object", "hipfile-tools"];
     let dry = cargo().words("publish --dry-run --no-verify --locked --allow-dirty");
     crates.iter().fold(dry, |dry, name| dry.arg("--package").arg(name)).run()
 }
@@ -141,7 +148,8 @@ fn doc() -> Result<(), String> {
 const C_PROGRAMS: &str = "package(libhipfile) and binary(=c_programs)";
 
 fn test() -> Result<(), String> {
-    Nextest::new().filter(&format!("not ({}) and not ({C_PROGRAMS})", abi::FILTER)).staged().run()
+    let elsewhere = format!("({}) or ({C_PROGRAMS}) or ({})", abi::FILTER, objects::FILTER);
+    Nextest::new().filter(&format!("not ({elsewhere})")).staged().run()
 }
 
 /// Whatever a device has a part in; of the models those that differ by it, on one file system.

@@ -3,7 +3,7 @@
 
 use crate::nextest::Nextest;
 use crate::steps::{self, Step};
-use crate::{layout, nightly};
+use crate::{layout, nightly, objects};
 
 const STEPS: &[Step] = &[
     Step { name: "random", what: "tests that draw operations, a million each", fast: false, run: random },
@@ -19,6 +19,12 @@ const STEPS: &[Step] = &[
         what: "half an hour of mixed work, every byte checked, with faults",
         fast: false,
         run: soak,
+    },
+    Step {
+        name: "objects",
+        what: "an object of 1 GiB through a network that loses requests",
+        fast: false,
+        run: objects::large,
     },
     Step { name: "tsan", what: "tests of threads under the thread sanitizer", fast: false, run: tsan },
     Step { name: "miri", what: "the modules that call no system, under Miri", fast: false, run: miri },

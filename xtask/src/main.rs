@@ -17,6 +17,7 @@ mod dist;
 mod layout;
 mod nextest;
 mod nightly;
+mod objects;
 mod package;
 mod python;
 mod site;

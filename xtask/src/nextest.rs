@@ -37,6 +37,12 @@ impl Nextest {
         self
     }
 
+    /// What these words of cargo's select.
+    pub(crate) fn select(mut self, words: &str) -> Self {
+        self.select = words.to_owned();
+        self
+    }
+
     /// Built by another toolchain, with options of its own (the last one takes the name of this machine's target), and only
     /// what these words select.
     pub(crate) fn with(mut self, nightly: Nightly, options: &str, select: &str) -> Self {

@@ -1,8 +1,9 @@
-//! `hipfile copy`: a file through the memory of a GPU into another file. The order of the steps is here; what each step does
+//! `hipfile copy`: a file or an object through the memory of a GPU into another. The order of the steps is here; what each step does
 //! is in the modules below. It does not preserve times, and it does not copy directories.
 
 mod attributes;
 mod destination;
+mod object;
 mod output;
 mod pump;
 mod seat;
@@ -33,13 +34,16 @@ const CHUNK: std::ops::RangeInclusive<u64> = 4 << 10..=1 << 30;
 /// without a name.) It keeps its mode, owner and extended attributes; a new file gets the mode of the source, as with
 /// cp. Holes stay holes. A destination that cannot be replaced (a device, a FIFO, a file with several hard links, a directory
 /// that cannot be written) is written in place, and a line on standard error says so.
+///
+/// Either end may be an object, if this program was built with object stores: s3://, gs://, az://, http(s):// or file:// and its
+/// name. Credentials come from the environment. An object appears, or is replaced, when the copy is complete.
 #[derive(clap::Args)]
 pub(crate) struct Copy {
-    /// File or block device to read
+    /// File, block device or object to read
     #[arg(value_name = "SOURCE")]
     source: PathBuf,
 
-    /// File to write, or a directory to write a file of the source's name into
+    /// File or object to write, or a directory (of objects: what ends with /) to write one of the source's name into
     #[arg(value_name = "DEST")]
     destination: PathBuf,
 

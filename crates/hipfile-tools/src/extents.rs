@@ -8,9 +8,8 @@ use rustix::io::Errno;
 /// A file whose holes can be asked for. Uses the descriptor's own offset, so the descriptor must be ours; the offset's value
 /// is never relied on.
 pub(crate) struct Extents<'a> {
-    fd: BorrowedFd<'a>,
-    /// False: the size is no guide (0 in /proc), or the file system cannot tell: all is data up to the end that reading finds.
-    mapped: bool,
+    /// None: the size is no guide (0 in /proc), or the file system cannot tell: all is data up to the end that reading finds.
+    mapped: Option<BorrowedFd<'a>>,
 }
 
 /// One step: `hole` bytes of nothing, then data up to `end`.
@@ -33,23 +32,28 @@ pub(crate) enum Step {
 impl<'a> Extents<'a> {
     /// `size` is what fstat said.
     pub(crate) fn new(fd: BorrowedFd<'a>, size: u64) -> Self {
-        Self { fd, mapped: size > 0 }
+        Self { mapped: (size > 0).then_some(fd) }
+    }
+
+    /// Of what has no holes.
+    pub(crate) fn all_data() -> Self {
+        Self { mapped: None }
     }
 
     /// The next data at or after `offset`.
     pub(crate) fn step(&mut self, offset: u64) -> Result<Step, Errno> {
-        if self.mapped {
-            match rustix::fs::seek(self.fd, SeekFrom::Data(offset)) {
+        if let Some(fd) = self.mapped {
+            match rustix::fs::seek(fd, SeekFrom::Data(offset)) {
                 Ok(start) => {
                     // The file may have been cut between the two questions: then the reading will find its end.
-                    let end = rustix::fs::seek(self.fd, SeekFrom::Hole(start)).unwrap_or(u64::MAX);
+                    let end = rustix::fs::seek(fd, SeekFrom::Hole(start)).unwrap_or(u64::MAX);
                     return Ok(Step::Data { start, end });
                 }
                 Err(Errno::NXIO) => {
-                    let end = rustix::fs::seek(self.fd, SeekFrom::End(0))?.max(offset);
+                    let end = rustix::fs::seek(fd, SeekFrom::End(0))?.max(offset);
                     return Ok(Step::End { end });
                 }
-                Err(_) => self.mapped = false,
+                Err(_) => self.mapped = None,
             }
         }
         Ok(Step::Data { start: offset, end: u64::MAX })

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use crate::buffer::{BufferRecord, DevPtr, Place};
 use crate::config::PageCache;
@@ -9,6 +10,7 @@ use crate::driver::{Driver, FileId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::info::FileInfo;
 use crate::rangemap::Ranged;
+use crate::user_fs::UserFs;
 
 /// A registered file that owns its descriptor. Deregistered and closed when dropped.
 #[derive(Debug)]
@@ -26,6 +28,20 @@ impl File {
     pub fn register(driver: &Driver, file: impl Into<OwnedFd>) -> Result<File> {
         let fd = file.into();
         let id = driver.register_file(fd.as_raw_fd())?;
+        Ok(File { driver: driver.clone(), id, fd: Some(fd) })
+    }
+
+    /// Registers a file on a file system of the program's own; `stands_for` is the descriptor that stands for it.
+    ///
+    /// # Errors
+    /// As [`Driver::register_user_file`].
+    pub fn register_user(
+        driver: &Driver,
+        stands_for: impl Into<OwnedFd>,
+        fs: Arc<dyn UserFs>,
+    ) -> Result<File> {
+        let fd = stands_for.into();
+        let id = driver.register_user_file(fd.as_raw_fd(), fs)?;
         Ok(File { driver: driver.clone(), id, fd: Some(fd) })
     }
 

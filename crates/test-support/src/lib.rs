@@ -3,6 +3,7 @@
 
 pub mod fake_root;
 pub mod fuse;
+pub mod moto;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -8,10 +8,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{Access, AtFlags, FileType, MemfdFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::attributes::Attributes;
+use super::object;
 use super::output::Output;
 use super::seat::Seat;
 use super::source::{Source, identity, kind_of, name_of};
@@ -26,6 +27,8 @@ pub(super) struct Destination {
     /// Where a regular file has its name. None for what is no regular file, or is an open file of a process
     /// (`/dev/stdout`): it is used by the path as given.
     seat: Option<Seat>,
+    /// What it is if it is no file.
+    url: Option<String>,
 }
 
 /// Why there is no replacement.
@@ -44,9 +47,28 @@ fn look(path: &Path) -> Result<Option<Stat>, Failure> {
     }
 }
 
+/// The URL, with the source's name if it ends as a folder does.
+fn in_folder(url: &str, source: &Source) -> String {
+    let name = source.path.file_name().map(|name| name.to_string_lossy()).filter(|_| url.ends_with('/'));
+    let Some(name) = name else { return url.to_owned() };
+    // A name that came from a URL has its escapes already.
+    let escape = object::url(&source.path).is_none();
+    name.chars().fold(url.to_owned(), |mut url, c| {
+        match c {
+            '%' | '?' | '#' if escape => url += &format!("%{:02X}", u32::from(c)),
+            _ => url.push(c),
+        }
+        url
+    })
+}
+
 impl Destination {
     /// Finds out what `given` names. Refuses what cannot be written, and the source itself.
     pub(super) fn find(given: &Path, source: &Source) -> Result<Self, Failure> {
+        if let Some(url) = object::url(given) {
+            let url = in_folder(url, source);
+            return Ok(Self { path: PathBuf::from(&url), existing: None, seat: None, url: Some(url) });
+        }
         let mut path = given.to_owned();
         let mut existing = look(&path)?;
         if existing.as_ref().is_some_and(|stat| kind_of(stat) == FileType::Directory) {
@@ -58,7 +80,7 @@ impl Destination {
         } else if [&b"/"[..], b"/."].iter().any(|end| given.as_os_str().as_bytes().ends_with(end)) {
             return Err(Failure::at(given, "there is no such directory"));
         }
-        let mut destination = Self { path, existing, seat: None };
+        let mut destination = Self { path, existing, seat: None, url: None };
         if let Some(stat) = &destination.existing {
             destination.refuse(stat, source)?;
         }
@@ -94,6 +116,15 @@ impl Destination {
     /// Opens it for writing: the replacement where one is possible and wanted, else the file itself, and says so.
     /// Without `force` a block device that is in use or holds something is refused.
     pub(super) fn open(self, source: &Source, want_in_place: bool, force: bool) -> Result<Output, Failure> {
+        if let Some(url) = &self.url {
+            if want_in_place {
+                return Err(Failure::new("--in-place", "an object is only ever replaced"));
+            }
+            let failed = |error| Failure::os(&self.path, error);
+            let stands_for = rustix::fs::memfd_create("object", MemfdFlags::CLOEXEC).map_err(failed)?;
+            let object = object::create(url, Some(source.size))?;
+            return Ok(Output::object(self.path, stands_for, object));
+        }
         let reason = match (&self.existing, &self.seat) {
             (_, Some(_)) if want_in_place => Some("--in-place".to_owned()),
             (Some(stat), Some(seat)) => {

@@ -1,6 +1,5 @@
 //! The open destination: its size, its stable storage, its name. Where it came from is not known here.
 
-use std::fs::File;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -8,8 +7,9 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::attributes::Attributes;
+use super::object::{self, Object};
 use super::seat::{Seat, Temporary};
-use super::source::{Source, identity};
+use super::source::{Plain, Source, identity};
 use crate::failure::{Failure, note, reason_of};
 use crate::scratch;
 
@@ -26,6 +26,7 @@ pub(super) struct Output {
     attributes: Option<Attributes>,
     in_place: Option<String>,
     published: bool,
+    pub(super) object: Option<Object>,
 }
 
 impl Output {
@@ -41,6 +42,23 @@ impl Output {
             attributes: Some(attributes),
             in_place: None,
             published: false,
+            object: None,
+        }
+    }
+
+    /// An object that is there when it is settled; `stands_for` is a file in memory.
+    pub(super) fn object(path: PathBuf, stands_for: OwnedFd, object: Object) -> Self {
+        Self {
+            path,
+            seat: None,
+            fd: stands_for,
+            kind: FileType::RegularFile,
+            had_content: false,
+            temporary: Temporary::Not,
+            attributes: None,
+            in_place: None,
+            published: false,
+            object: Some(object),
         }
     }
 
@@ -56,6 +74,7 @@ impl Output {
             attributes: Some(attributes),
             in_place: Some(reason),
             published: false,
+            object: None,
         }
     }
 
@@ -71,6 +90,7 @@ impl Output {
             attributes: None,
             in_place: Some(reason),
             published: true,
+            object: None,
         }
     }
 
@@ -124,6 +144,9 @@ impl Output {
 
     /// All data is written: sets the size and the access rights, and brings both to stable storage.
     pub(super) fn settle(&self, size: u64) -> Result<(), Failure> {
+        if let Some(object) = &self.object {
+            return object.finish();
+        }
         let failed = |error: Errno| Failure::os(&self.path, error);
         if self.kind == FileType::RegularFile {
             rustix::fs::ftruncate(&self.fd, size).map_err(failed)?;
@@ -141,17 +164,24 @@ impl Output {
     }
 
     /// The written file for reading without the GPU.
-    pub(super) fn reopen(&self) -> Result<File, Failure> {
+    pub(super) fn reopen(&self) -> Result<Plain, Failure> {
+        if let (Some(_), Some(url)) = (&self.object, object::url(&self.path)) {
+            return object::open(url).map(Plain::Object);
+        }
         let failed = |error: Errno| Failure::os(&self.path, error);
         let readable = rustix::fs::fcntl_getfl(&self.fd).map_err(failed)?.contains(OFlags::RDWR);
         if readable {
-            return Ok(File::from(self.descriptor()?));
+            return Ok(Plain::File(self.descriptor()?.into()));
         }
         let fd =
             rustix::fs::open(&self.path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
         let same = identity(&rustix::fs::fstat(&fd).map_err(failed)?)
             == identity(&rustix::fs::fstat(&self.fd).map_err(failed)?);
-        if same { Ok(File::from(fd)) } else { Err(Failure::at(&self.path, "another file took its name")) }
+        if same {
+            Ok(Plain::File(fd.into()))
+        } else {
+            Err(Failure::at(&self.path, "another file took its name"))
+        }
     }
 
     /// Gives the file its name, for good.
@@ -179,7 +209,9 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        if !self.published {
+        if let Some(object) = &self.object {
+            object.discard();
+        } else if !self.published {
             scratch::discard();
         }
     }

@@ -1,14 +1,13 @@
 //! The loop that moves the data: one thread reads the source into device memory, the calling one writes it out, so that with two
 //! buffers reading and writing overlap. It opens and closes nothing.
 
-use std::os::fd::AsFd as _;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use hipfile::Buffer;
 
 use super::sink::Sink;
 use super::source::Source;
-use crate::extents::{Extents, Step};
+use crate::extents::Step;
 use crate::failure::Failure;
 use crate::progress::Progress;
 
@@ -68,7 +67,7 @@ fn read(
     free: &Receiver<Buffer>,
     hand_over: &Sender<Piece>,
 ) -> Result<u64, Failure> {
-    let mut extents = Extents::new(source.as_fd(), source.size);
+    let mut extents = source.extents();
     let mut offset = 0;
     loop {
         let step = extents.step(offset).map_err(|error| Failure::os(&source.path, error))?;
@@ -86,8 +85,7 @@ fn read(
                 return Ok(offset);
             };
             let wanted = buffer.len().min(usize::try_from(end - offset).unwrap_or(usize::MAX));
-            let len =
-                fill(input, &mut buffer, wanted, offset).map_err(|error| Failure::at(&source.path, error))?;
+            let len = fill(input, &mut buffer, wanted, offset).map_err(|error| source.failed(error))?;
             if len > 0 && hand_over.send(Piece::Data { offset, len, buffer }).is_err() {
                 return Ok(offset);
             }

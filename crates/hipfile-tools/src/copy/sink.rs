@@ -1,4 +1,4 @@
-//! The end of the pump that writes: device memory to a file by the driver, or to a FIFO or a character device by way of host
+//! The end of the pump that writes: device memory to a file or an object by the driver, or to a FIFO or a character device by way of host
 //! memory. Holes are left, made or filled here.
 
 use std::os::fd::OwnedFd;
@@ -8,6 +8,7 @@ use hipfile::{Buffer, Driver};
 use rustix::fs::{FallocateFlags, FileType};
 use rustix::io::Errno;
 
+use super::object::Object;
 use super::output::Output;
 use crate::failure::Failure;
 
@@ -26,6 +27,8 @@ pub(super) struct Sink {
 enum Door {
     /// Written by the driver, at any offset.
     File(hipfile::File),
+    /// The same, by way of the program's own functions.
+    Object(hipfile::File, Object),
     /// No offsets, and nothing that a driver could be given: written by this process, from a copy in host memory.
     Pipe { host: Vec<u8>, written: u64 },
 }
@@ -43,8 +46,9 @@ enum Holes {
 
 impl Sink {
     pub(super) fn new(driver: &Driver, output: &Output) -> Result<Self, Failure> {
-        let door = match output.kind {
-            FileType::RegularFile | FileType::BlockDevice => Door::File(
+        let door = match (&output.object, output.kind) {
+            (Some(object), _) => Door::Object(object.register(driver)?, object.clone()),
+            (None, FileType::RegularFile | FileType::BlockDevice) => Door::File(
                 hipfile::File::register(driver, output.descriptor()?)
                     .map_err(|error| Failure::at(output.path(), error))?,
             ),
@@ -61,7 +65,7 @@ impl Sink {
     /// Bytes that went past the driver, if it was not asked.
     pub(super) fn piped(&self) -> Option<u64> {
         match self.door {
-            Door::File(_) => None,
+            Door::File(_) | Door::Object(..) => None,
             Door::Pipe { written, .. } => Some(written),
         }
     }
@@ -75,7 +79,7 @@ impl Sink {
     pub(super) fn data(&mut self, buffer: &Buffer, len: usize, offset: u64) -> Result<(), Failure> {
         self.touched = true;
         match &mut self.door {
-            Door::File(file) => {
+            Door::File(file) | Door::Object(file, _) => {
                 let mut done = 0;
                 // A short count means an error that the next call will show.
                 while done < len {
@@ -87,7 +91,12 @@ impl Sink {
                             ));
                         }
                         Ok(written) => done += written,
-                        Err(error) => return Err(Failure::at(&self.path, error)),
+                        Err(error) => {
+                            return Err(match &self.door {
+                                Door::Object(_, object) => object.failed(error),
+                                _ => Failure::at(&self.path, error),
+                            });
+                        }
                     }
                 }
                 Ok(())
@@ -105,6 +114,9 @@ impl Sink {
     /// The source has `len` bytes of hole at `offset`.
     pub(super) fn hole(&mut self, offset: u64, len: u64) -> Result<(), Failure> {
         self.touched = true;
+        if let Door::Object(_, object) = &self.door {
+            return object.write_zeros(offset, len);
+        }
         if let Holes::Punch = self.holes {
             let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             match rustix::fs::fallocate(&self.fd, mode, offset, len) {
@@ -124,7 +136,7 @@ impl Sink {
         while offset < end {
             let piece = &ZEROS[..ZEROS.len().min(usize::try_from(end - offset).unwrap_or(usize::MAX))];
             offset += match &mut self.door {
-                Door::File(_) => match rustix::io::pwrite(&self.fd, piece, offset) {
+                Door::File(_) | Door::Object(..) => match rustix::io::pwrite(&self.fd, piece, offset) {
                     Ok(0) => return Err(Errno::NOSPC),
                     Ok(written) => written as u64,
                     Err(Errno::INTR) => 0,

@@ -1,16 +1,13 @@
-//! Compares two files by their hashes, read with plain system calls: neither the GPU nor the library has a part in it.
+//! Compares both ends by their hashes, read without the GPU and its library: files by plain system calls.
 
-use std::fs::File;
-use std::os::fd::AsFd as _;
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use rustix::fs::Advice;
 use twox_hash::XxHash3_128;
 
 use super::output::Output;
-use super::source::Source;
-use crate::extents::{Extents, Step};
+use super::source::{Plain, Source};
+use crate::extents::Step;
 use crate::failure::Failure;
 use crate::progress::Progress;
 
@@ -37,7 +34,7 @@ fn show(hash: u128) -> String {
 }
 
 fn hash_both(
-    [first, second]: &[(File, &Path); 2],
+    [first, second]: &[(Plain, &Path); 2],
     size: u64,
     progress: impl FnMut(u64),
 ) -> Result<[u128; 2], Failure> {
@@ -53,11 +50,11 @@ fn hash_both(
 }
 
 /// The hash of the first `size` bytes. Holes count as the zeros that they are, without being read.
-fn hash(file: &File, path: &Path, size: u64, mut progress: impl FnMut(u64)) -> Result<u128, Failure> {
+fn hash(file: &Plain, path: &Path, size: u64, mut progress: impl FnMut(u64)) -> Result<u128, Failure> {
     let zeros = vec![0; PIECE];
     let mut piece = vec![0; PIECE];
     let mut hasher = XxHash3_128::new();
-    let mut extents = Extents::new(file.as_fd(), size);
+    let mut extents = file.extents(size);
     let mut offset = 0;
     while offset < size {
         let step = extents.step(offset).map_err(|error| Failure::os(path, error))?;
@@ -74,15 +71,13 @@ fn hash(file: &File, path: &Path, size: u64, mut progress: impl FnMut(u64)) -> R
         }
         while offset < end {
             let len = PIECE.min(usize::try_from(end - offset).unwrap_or(PIECE));
-            match file.read_at(&mut piece[..len], offset) {
-                Ok(0) => return Err(ends_early(path, offset, size)),
-                Ok(read) => {
+            match file.read_at(path, &mut piece[..len], offset)? {
+                0 => return Err(ends_early(path, offset, size)),
+                read => {
                     hasher.write(&piece[..read]);
                     offset += read as u64;
                     progress(read as u64);
                 }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Failure::at(path, error)),
             }
         }
     }
@@ -95,15 +90,17 @@ fn ends_early(path: &Path, end: u64, size: u64) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt as _;
+
     use super::*;
 
-    fn file(content: &[u8]) -> File {
+    fn file(content: &[u8]) -> Plain {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(content, 0).unwrap();
-        file
+        Plain::File(file)
     }
 
-    fn hash_of(file: &File, size: u64) -> Result<u128, Failure> {
+    fn hash_of(file: &Plain, size: u64) -> Result<u128, Failure> {
         hash(file, Path::new("f"), size, |_| ())
     }
 
@@ -124,7 +121,7 @@ mod tests {
         sparse.write_all_at(b"middle", 2 * PIECE as u64 + 5).unwrap();
         let mut dense = vec![0; 5 * PIECE];
         dense[2 * PIECE + 5..][..6].copy_from_slice(b"middle");
-        assert_eq!(hash_of(&sparse, 5 * PIECE as u64).unwrap(), XxHash3_128::oneshot(&dense));
+        assert_eq!(hash_of(&Plain::File(sparse), 5 * PIECE as u64).unwrap(), XxHash3_128::oneshot(&dense));
     }
 
     #[test]

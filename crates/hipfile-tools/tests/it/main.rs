@@ -16,6 +16,7 @@ mod failures;
 mod generate;
 mod in_place;
 mod names;
+mod objects;
 mod signals;
 mod sizes;
 mod stats;

@@ -1,0 +1,163 @@
+//! From a URL to a store and the path of an object in it. It asks no server anything.
+
+use std::sync::Arc;
+
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::http::HttpBuilder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{ClientConfigKey, ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig};
+use rustix::io::Errno;
+use url::{Position, Url};
+
+use crate::error::{Error, Result};
+
+/// The schemes that name an object.
+const SCHEMES: &[&str] = &["s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https", "file"];
+
+/// Whether a text is meant as the URL of an object, as opposed to the name of a file: it begins with a scheme that this
+/// crate serves and `://`.
+pub fn is_url(text: &str) -> bool {
+    text.split_once("://").is_some_and(|(scheme, _)| SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()))
+}
+
+/// Where an object is or will be.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) url: String,
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) path: Path,
+    /// Whether it may be written in several parts. HTTP knows one PUT only.
+    pub(crate) takes_parts: bool,
+}
+
+impl Place {
+    pub(crate) fn find(text: &str, retry: &RetryConfig, settings: &[(String, String)]) -> Result<Place> {
+        let invalid = |why: String| Error::new(text, Errno::INVAL.raw_os_error(), why);
+        if !is_url(text) {
+            return Err(invalid(format!(
+                "it is no URL of an object: {} are known",
+                SCHEMES.join("://, ") + "://"
+            )));
+        }
+        let url = Url::parse(text).map_err(|error| invalid(error.to_string()))?;
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(invalid(
+                "a URL with ? or # is not served: write %3F or %23 if the name has one".into(),
+            ));
+        }
+        let is_http = matches!(url.scheme(), "http" | "https");
+        let (scheme, path) = match is_http {
+            // Whoever the host is: a plain server needs no credentials.
+            true => {
+                let path = Path::from_url_path(url.path()).map_err(|error| invalid(error.to_string()))?;
+                (ObjectStoreScheme::Http, path)
+            }
+            false => ObjectStoreScheme::parse(&url).map_err(|error| invalid(error.to_string()))?,
+        };
+        if path.as_ref().is_empty() || url.path().ends_with('/') {
+            return Err(invalid("it names no object".into()));
+        }
+        let store: object_store::Result<Arc<dyn ObjectStore>> = match scheme {
+            ObjectStoreScheme::AmazonS3 => {
+                let builder = AmazonS3Builder::from_env().with_url(text).with_retry(retry.clone());
+                let builder = known::<AmazonS3ConfigKey>(settings)
+                    .fold(builder, |builder, (key, value)| builder.with_config(key, value));
+                builder.build().map(|store| Arc::new(store) as _)
+            }
+            ObjectStoreScheme::GoogleCloudStorage => {
+                let builder = GoogleCloudStorageBuilder::from_env().with_url(text).with_retry(retry.clone());
+                let builder = known::<GoogleConfigKey>(settings)
+                    .fold(builder, |builder, (key, value)| builder.with_config(key, value));
+                builder.build().map(|store| Arc::new(store) as _)
+            }
+            ObjectStoreScheme::MicrosoftAzure => {
+                let builder = MicrosoftAzureBuilder::from_env().with_url(text).with_retry(retry.clone());
+                let builder = known::<AzureConfigKey>(settings)
+                    .fold(builder, |builder, (key, value)| builder.with_config(key, value));
+                builder.build().map(|store| Arc::new(store) as _)
+            }
+            ObjectStoreScheme::Http => {
+                let options = known::<ClientConfigKey>(settings)
+                    .fold(ClientOptions::new().with_allow_http(true), |o, (key, value)| {
+                        o.with_config(key, value)
+                    });
+                let builder = HttpBuilder::new().with_url(&url[..Position::BeforePath]);
+                let builder = builder.with_client_options(options).with_retry(retry.clone());
+                builder.build().map(|store| Arc::new(store) as _)
+            }
+            ObjectStoreScheme::Local => Ok(Arc::new(LocalFileSystem::new())),
+            other => return Err(invalid(format!("{other:?} is no store that is served here"))),
+        };
+        let store = store.map_err(|error| Error::store(text, error))?;
+        Ok(Place { url: text.into(), store, path, takes_parts: !is_http })
+    }
+}
+
+/// Those of the settings that this kind of store has.
+fn known<K: std::str::FromStr>(settings: &[(String, String)]) -> impl Iterator<Item = (K, &str)> {
+    settings
+        .iter()
+        .filter_map(|(name, value)| Some((name.to_ascii_lowercase().parse().ok()?, value.as_str())))
+}
+
+/// The first of the settings that no kind of store has.
+pub(crate) fn unknown(settings: &[(String, String)]) -> Option<&str> {
+    let unknown = settings.iter().find(|setting| {
+        let one = std::slice::from_ref(*setting);
+        known::<AmazonS3ConfigKey>(one).next().is_none()
+            && known::<GoogleConfigKey>(one).next().is_none()
+            && known::<AzureConfigKey>(one).next().is_none()
+            && known::<ClientConfigKey>(one).next().is_none()
+    });
+    unknown.map(|(name, _)| name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(text: &str) -> Result<Place> {
+        crate::objects::use_ring();
+        Place::find(text, &RetryConfig::default(), &[])
+    }
+
+    #[test]
+    fn urls_are_told_from_names() {
+        for url in ["s3://b/k", "S3://b/k", "gs://b/k", "az://c/k", "http://h/k", "https://h/k", "file:///k"]
+        {
+            assert!(is_url(url), "{url}");
+        }
+        for name in ["", "s3", "s3:/b/k", "./s3://b/k", "/s3://b/k", "ftp://h/k", "memory:///k", "a b://c"] {
+            assert!(!is_url(name), "{name}");
+            let error = find(name).unwrap_err();
+            assert_eq!(error.errno(), Errno::INVAL.raw_os_error());
+        }
+    }
+
+    #[test]
+    fn what_names_no_object_is_refused_by_name() {
+        for (url, why) in [
+            ("s3://bucket", "names no object"),
+            ("s3://bucket/", "names no object"),
+            ("s3://bucket/folder/", "names no object"),
+            ("https://host/", "names no object"),
+            ("https://host/a?b=c", "with ?"),
+            ("https://host/a#b", "with ? or #"),
+            ("http://", "empty host"),
+        ] {
+            let error = find(url).unwrap_err().to_string();
+            assert!(error.starts_with(url) && error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_name_with_escapes_is_the_name() {
+        let place = find("https://host/a%20b/c%2Bd").unwrap();
+        assert_eq!((place.path.as_ref(), place.takes_parts), ("a b/c+d", false));
+        let place = find("file:///tmp/a%20b").unwrap();
+        assert_eq!((place.path.as_ref(), place.takes_parts), ("tmp/a b", true));
+    }
+}
