@@ -105,6 +105,12 @@ export! { virtual_memory:
     fn hipMemRetainAllocationHandle(handle: *mut AllocationPtr, addr: *mut c_void) -> HipError;
 }
 
+export! { ipc:
+    fn hipIpcGetMemHandle(handle: *mut IpcMemHandle, ptr: *mut c_void) -> HipError;
+    fn hipIpcOpenMemHandle(ptr: *mut *mut c_void, handle: IpcMemHandle, flags: c_uint) -> HipError;
+    fn hipIpcCloseMemHandle(ptr: *mut c_void) -> HipError;
+}
+
 export! { host:
     fn hipHostMalloc(ptr: *mut *mut c_void, size: usize, flags: c_uint) -> HipError;
     fn hipHostAlloc(ptr: *mut *mut c_void, size: usize, flags: c_uint) -> HipError;
@@ -210,4 +216,5 @@ export! { proc_address:
     ) -> HipError;
 }
 
-// hipAmdFileRead and hipAmdFileWrite are in no public header and reached by hipGetProcAddress alone.
+// hipAmdFileRead and hipAmdFileWrite are in no public header, hipMemGetHandleForAddressRange is only in newer ones: they are
+// reached by hipGetProcAddress alone.

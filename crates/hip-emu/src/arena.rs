@@ -18,7 +18,7 @@ const RETURN_FROM: usize = 64 << 20;
 /// One device's memory.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    /// First device address. Nothing is ever mapped readable there.
+    /// First device address. Nothing is mapped readable there, but on an integrated device.
     base: usize,
     /// Where the bytes are: `backing + (address - base)`.
     backing: usize,
@@ -44,9 +44,14 @@ impl Arena {
 
     /// An arena whose device addresses start at `base`, a multiple of the huge page with [`Arena::span`] unreachable
     /// bytes behind it. None when the kernel gives no address space.
-    pub(crate) fn new(base: usize, capacity: usize) -> Option<Arena> {
+    ///
+    /// Of an `integrated` device the CPU reaches them all.
+    pub(crate) fn new(base: usize, capacity: usize, integrated: bool) -> Option<Arena> {
         let len = Self::span(capacity);
-        let backing = sys::map(len, HUGE, libc::PROT_READ | libc::PROT_WRITE)?;
+        let backing = match integrated {
+            true => sys::open_up(base, len).then_some(base)?,
+            false => sys::map(len, HUGE, libc::PROT_READ | libc::PROT_WRITE)?,
+        };
         sys::advise(backing, len, libc::MADV_HUGEPAGE);
         // A child has no use for the GPU of its parent, and a core file none for gigabytes of it.
         sys::advise(backing, len, libc::MADV_DONTFORK);
@@ -129,7 +134,7 @@ mod tests {
 
     fn arena(capacity: usize) -> Arena {
         let base = sys::map(Arena::span(capacity), HUGE, libc::PROT_NONE).unwrap();
-        Arena::new(base, capacity).unwrap()
+        Arena::new(base, capacity, false).unwrap()
     }
 
     #[test]

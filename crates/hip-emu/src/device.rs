@@ -203,6 +203,7 @@ pub unsafe extern "C" fn hipDeviceGetAttribute(
         let device = state.device(device)?;
         let answer = match attribute {
             ATTRIBUTE_PCI_BUS_ID => device.bus(),
+            ATTRIBUTE_INTEGRATED => state.options.integrated.into(),
             _ => ATTRIBUTES
                 .iter()
                 .find(|(known, _)| *known == attribute)

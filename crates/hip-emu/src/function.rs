@@ -40,6 +40,8 @@ functions! {
     pointer: hipPointerGetAttributes, hipPointerGetAttribute, hipMemGetAddressRange;
     memory: hipMalloc, hipFree, hipMallocAsync, hipFreeAsync, hipMallocManaged, hipExtMallocWithFlags, hipMemGetInfo;
     virtual_memory: hipMemGetAllocationGranularity, hipMemCreate, hipMemRelease, hipMemAddressReserve, hipMemAddressFree, hipMemMap, hipMemUnmap, hipMemSetAccess, hipMemRetainAllocationHandle;
+    ipc: hipIpcGetMemHandle, hipIpcOpenMemHandle, hipIpcCloseMemHandle;
+    dma_buf: hipMemGetHandleForAddressRange;
     host: hipHostMalloc, hipHostAlloc, hipMallocHost, hipHostFree, hipFreeHost, hipHostRegister, hipHostUnregister, hipHostGetDevicePointer, hipHostGetFlags;
     copy: hipMemcpy, hipMemcpyAsync, hipMemcpyWithStream, hipMemcpyHtoD, hipMemcpyDtoH, hipMemcpyDtoD, hipMemcpyHtoDAsync, hipMemcpyDtoHAsync, hipMemcpyDtoDAsync, hipMemcpyPeer, hipMemcpyPeerAsync;
     memset: hipMemset, hipMemsetAsync, hipMemsetD8, hipMemsetD8Async, hipMemsetD32, hipMemsetD32Async;

@@ -22,6 +22,7 @@
 //! | `HIP_EMU_FAULT` | | faults, separated by commas: FUNCTION:WHEN:WHAT (see below) |
 //! | `HIP_EMU_LINK` | | timed link, GB/s[,latency in us]: copies between pinned and device memory take that long and move no bytes |
 //! | `HIP_EMU_KNOWN_FS` | | all: hipAmdFileRead and hipAmdFileWrite take files of every file system, not only ext4 and xfs |
+//! | `HIP_EMU_INTEGRATED` | | all: the GPUs share the processor's memory, which reaches what they allocate |
 //! | `HIP_EMU_STREAM_CREATE` | | wait: creating a stream waits for held streams too, as allocating does |
 //!
 //! A fault's WHEN is `3` (the third call), `3+` (from the third on) or `*`; its WHAT is the name or number of a HIP error,
@@ -37,12 +38,14 @@ pub mod capture;
 pub mod copy;
 pub mod cuda;
 pub mod device;
+pub mod dma_buf;
 pub mod errors;
 pub mod event;
 pub mod fault;
 pub mod function;
 mod handles;
 pub mod host;
+pub mod ipc;
 mod link;
 mod lock;
 pub mod memory;

@@ -71,7 +71,10 @@ pub(crate) fn free(state: &'static State, ptr: *mut c_void) -> Result<(), HipErr
     let allocation = state
         .find(ptr as usize)
         .filter(|found| {
-            found.base == ptr as usize && found.kind != Kind::Registered && found.physical.is_none()
+            found.base == ptr as usize
+                && found.kind != Kind::Registered
+                && found.physical.is_none()
+                && found.imported.is_none()
         })
         .ok_or(HipError::INVALID_VALUE)?;
     match allocation.kind {

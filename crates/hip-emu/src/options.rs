@@ -64,6 +64,11 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "all: hipAmdFileRead and hipAmdFileWrite take files of every file system, not only ext4 and xfs",
     },
     Variable {
+        name: "HIP_EMU_INTEGRATED",
+        default: "",
+        meaning: "all: the GPUs share the processor's memory, which reaches what they allocate",
+    },
+    Variable {
         name: "HIP_EMU_STREAM_CREATE",
         default: "",
         meaning: "wait: creating a stream waits for held streams too, as allocating does",
@@ -97,6 +102,8 @@ pub struct Options {
     pub link: Option<Link>,
     /// Whether file transfers take any file system.
     pub any_file_system: bool,
+    /// Whether the GPUs share the processor's memory.
+    pub integrated: bool,
     /// Whether creating a stream waits for the device's queued work.
     pub stream_create_waits: bool,
 }
@@ -122,6 +129,7 @@ impl Default for Options {
             faults: Vec::new(),
             link: None,
             any_file_system: false,
+            integrated: false,
             stream_create_waits: false,
         }
     }
@@ -194,6 +202,7 @@ impl Options {
             }
             "HIP_EMU_LINK" => self.link = Some(link(value)?),
             "HIP_EMU_KNOWN_FS" if value == "all" => self.any_file_system = true,
+            "HIP_EMU_INTEGRATED" if value == "all" => self.integrated = true,
             "HIP_EMU_STREAM_CREATE" if value == "wait" => self.stream_create_waits = true,
             _ => return Err("no such value".to_owned()),
         }
@@ -276,6 +285,7 @@ mod tests {
             Some(Link { bytes_per_second: 25e9, latency: Duration::from_micros(10) })
         );
         assert!(with("HIP_EMU_KNOWN_FS", "all").unwrap().any_file_system);
+        assert!(with("HIP_EMU_INTEGRATED", "all").unwrap().integrated);
         assert!(with("HIP_EMU_STREAM_CREATE", "wait").unwrap().stream_create_waits);
         let faults = with("HIP_EMU_FAULT", "hipMemcpy:3:hipErrorUnknown,hipMalloc:*:2").unwrap().faults;
         assert_eq!(faults.len(), 2);
@@ -304,6 +314,7 @@ mod tests {
             ("HIP_EMU_FAULT", "hipMemcopy:1:1"),
             ("HIP_EMU_LINK", "0"),
             ("HIP_EMU_KNOWN_FS", "some"),
+            ("HIP_EMU_INTEGRATED", "yes"),
             ("HIP_EMU_STREAM_CREATE", "never"),
         ] {
             let error = with(name, value).expect_err(name);

@@ -38,6 +38,8 @@ pub(crate) struct Allocation {
     pub(crate) stream_ordered: bool,
     /// The memory that is mapped here, if it is a mapping.
     pub(crate) physical: Option<Arc<Physical>>,
+    /// Whose memory it is, if it was imported from another allocation.
+    pub(crate) imported: Option<Arc<Allocation>>,
     /// Whether it may be used: a mapping may not from the start.
     pub(crate) open: AtomicBool,
     /// Transfers at work in it right now without the map's lock.
@@ -63,6 +65,7 @@ impl Allocation {
             flags: 0,
             stream_ordered: false,
             physical: None,
+            imported: None,
             open: AtomicBool::new(true),
             busy: AtomicUsize::new(0),
         }
@@ -79,6 +82,12 @@ impl Allocation {
     pub(crate) fn mapping(mut self, physical: Arc<Physical>) -> Allocation {
         self.physical = Some(physical);
         self.open = AtomicBool::new(false);
+        self
+    }
+
+    /// The same as another address of this allocation's memory.
+    pub(crate) fn import_of(mut self, original: Arc<Allocation>) -> Allocation {
+        self.imported = Some(original);
         self
     }
 

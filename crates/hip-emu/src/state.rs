@@ -20,7 +20,7 @@ use crate::ranges::{Allocation, Kind, Ranges};
 use crate::stream::Stream;
 use crate::sys;
 use crate::thread;
-use crate::virtual_memory::{self, Physical, Reserved};
+use crate::virtual_memory::{self, Physical, Reserved, reserved_for};
 
 /// The whole emulation.
 #[derive(Debug)]
@@ -122,7 +122,8 @@ impl State {
         let zone = span.end - span.len().min(virtual_memory::ZONE)..span.end;
         let mut devices = Vec::with_capacity(options.devices);
         for ordinal in 0..options.devices {
-            let arena = Arena::new(span.start + ordinal * each, options.memory).ok_or_else(no_space)?;
+            let arena = Arena::new(span.start + ordinal * each, options.memory, options.integrated)
+                .ok_or_else(no_space)?;
             devices.push(Device {
                 ordinal,
                 arena,
@@ -203,6 +204,10 @@ impl State {
         match allocation.kind {
             // The memory goes with its last handle and mapping.
             Kind::Device if allocation.physical.is_some() => {}
+            // The memory is the exporter's.
+            Kind::Device if allocation.imported.is_some() => {
+                self.reserved.give_back(allocation.base, reserved_for(allocation.len));
+            }
             Kind::Device => self.devices[allocation.device].arena.free(allocation.base),
             Kind::Host { mapping, mapping_len } | Kind::Managed { mapping, mapping_len } => {
                 sys::unmap(mapping, mapping_len);

@@ -25,6 +25,14 @@ pub type RtcProgramPtr = *mut RtcProgramOpaque;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtcResult(pub u32);
 
+/// `hipIpcMemHandle_t`: opaque.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct IpcMemHandle {
+    /// What it says only the runtime knows.
+    pub reserved: [core::ffi::c_char; 64],
+}
+
 /// `hipMemAllocationType`.
 pub type MemAllocationType = c_uint;
 /// `hipMemAllocationTypePinned`.

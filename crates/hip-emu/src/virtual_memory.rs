@@ -61,7 +61,7 @@ impl Reserved {
     }
 
     /// Takes the lowest range that fits, with a gap behind it.
-    fn take(&self, len: usize, align: usize) -> Option<usize> {
+    pub(crate) fn take(&self, len: usize, align: usize) -> Option<usize> {
         let mut ranges = lock(&self.ranges);
         let mut at = self.zone.start.next_multiple_of(align);
         for (&start, &taken) in ranges.iter() {
@@ -84,10 +84,15 @@ impl Reserved {
         before.is_some_and(|(&start, &taken)| at - start <= taken && len <= taken - (at - start))
     }
 
-    fn give_back(&self, at: usize, len: usize) -> bool {
+    pub(crate) fn give_back(&self, at: usize, len: usize) -> bool {
         let mut ranges = lock(&self.ranges);
         ranges.get(&at) == Some(&len) && ranges.remove(&at).is_some()
     }
+}
+
+/// How many addresses are reserved for so many bytes of memory.
+pub(crate) fn reserved_for(len: usize) -> usize {
+    len.next_multiple_of(GRANULARITY)
 }
 
 fn is_whole(size: usize) -> bool {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::device::Device;
 use crate::rangemap::Ranged;
+use crate::sys;
 use crate::usage::{Usage, Used};
 
 /// An address as the caller gave it: of device memory, or of host memory. Never dereferenced by safe code.
@@ -25,8 +26,9 @@ impl From<*mut core::ffi::c_void> for DevPtr {
 /// Whose memory a range is.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
-    /// Memory of a GPU, reached through its runtime only; with the memory node near it, where there are several.
-    Device { device: Arc<dyn Device>, ordinal: u32, node: Option<u32> },
+    /// Memory of a GPU, reached through its runtime only, unless it is shared: then the kernel reaches it too. With the
+    /// memory node near it, where there are several.
+    Device { device: Arc<dyn Device>, ordinal: u32, node: Option<u32>, shared: bool },
     /// Memory the kernel can read into and write from.
     Host,
 }
@@ -34,7 +36,20 @@ pub(crate) enum Place {
 impl Place {
     /// Memory of this GPU.
     pub(crate) fn of(device: &Arc<dyn Device>, ordinal: u32) -> Place {
-        Place::Device { device: Arc::clone(device), ordinal, node: device.node(ordinal) }
+        Place::Device { device: Arc::clone(device), ordinal, node: device.node(ordinal), shared: false }
+    }
+
+    /// The same for memory at this address, which may be shared with the processor.
+    pub(crate) fn at(mut self, at: DevPtr) -> Place {
+        if let Place::Device { device, ordinal, shared, .. } = &mut self {
+            *shared = device.shares_memory(*ordinal) && sys::is_reached(at.0);
+        }
+        self
+    }
+
+    /// Whether the kernel reads into it and writes from it as it is.
+    pub(crate) fn is_reached(&self) -> bool {
+        matches!(self, Place::Host | Place::Device { shared: true, .. })
     }
 
     /// The GPU whose memory it is; `None` for host memory.

@@ -234,7 +234,7 @@ impl Router {
         let (limit, reason) = match self.choose(rest, excluded, false) {
             Ok(choice) if choice.fit.body.start == 0 => {
                 let mut part = rest.part(choice.fit.body.clone());
-                if around && matches!(rest.span.place(), Place::Host) {
+                if around && rest.span.place().is_reached() {
                     let (cache, len) = self.policy.next_run_in_place(&part);
                     part = part.part(0..len);
                     part.cache = cache;
@@ -380,7 +380,7 @@ impl Router {
             transfer.watch.inspect(|ticket| ticket.reached(choice.index as u8));
             if self.fallback == Fallback::Forbid {
                 // Known beforehand: part of it would have to be staged.
-                let in_place = matches!(rest.span.place(), Place::Host);
+                let in_place = rest.span.place().is_reached();
                 let ragged = part.len() < rest.len() && !in_place;
                 let reason = staged.or(ragged.then_some(Reason::Alignment));
                 if let Some(reason) = reason {
@@ -559,7 +559,7 @@ impl Router {
         };
         here && self.fallback != Fallback::Forbid
             && transfer.len() >= pace::FROM
-            && matches!(transfer.span.place(), Place::Device { .. })
+            && !transfer.span.place().is_reached()
             && self.choose(transfer, 0, false).is_ok_and(|choice| choice.fit.body.len() >= transfer.len() / 2)
     }
 

@@ -24,6 +24,16 @@ pub(crate) fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 
+/// Whether the kernel can read at an address, as it does for a write from there. Memory of a driver counts by what its pages are,
+/// not by whether they could be pinned.
+pub(crate) fn is_reached(address: usize) -> bool {
+    let Ok(nowhere) = rustix::fs::memfd_create("hipfile-probe", rustix::fs::MemfdFlags::CLOEXEC) else {
+        return false;
+    };
+    // SAFETY: the kernel reads one byte, or answers EFAULT where there is none.
+    unsafe { libc::write(nowhere.as_raw_fd(), std::ptr::with_exposed_provenance(address), 1) == 1 }
+}
+
 /// Sets this thread's errno to 0, for calls that report through it without saying so.
 pub(crate) fn clear_errno() {
     // SAFETY: it only returns an address.

@@ -77,6 +77,7 @@ const WITHOUT: &[(&str, &str, &str)] = &[
     ("block/memory.rs", "syscall", "mbind, a preference; the answer is not looked at"),
     ("block/memory.rs", "mmap", "its caller is the site"),
     ("block/memory.rs", "populate", "its own definition"),
+    ("buffer.rs", "is_reached", "refused, it says no, and memory is staged as on any other GPU"),
     ("engine/bounce.rs", "fadvise", "advice; the answer is not looked at"),
     ("engine/bounce.rs", "start_writeback", "advice; the answer is not looked at"),
     ("engine/uring.rs", "unregister_buffers", "of a ring in use, cannot be refused"),

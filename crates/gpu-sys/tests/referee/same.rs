@@ -41,6 +41,7 @@ same! {
     // Single bits, which nobody here reads.
     [u8; 4] = theirs::hipDeviceArch_t;
     u16 = u16;
+    emu::IpcMemHandle = theirs::hipIpcMemHandle_st;
     emu::MemLocation = theirs::hipMemLocation;
     emu::MemAccessDesc = theirs::hipMemAccessDesc;
     emu::MemAllocationProp = theirs::hipMemAllocationProp;

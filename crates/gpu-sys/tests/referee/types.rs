@@ -45,6 +45,10 @@ same_struct! {
 }
 
 same_struct! {
+    ipc_mem_handle: emu::IpcMemHandle = theirs::hipIpcMemHandle_st { reserved = reserved }
+}
+
+same_struct! {
     mem_location: emu::MemLocation = theirs::hipMemLocation { kind = type_, id = id }
 }
 
@@ -253,6 +257,7 @@ const STRUCTURES: &[&str] = &[
     "StreamOpaque",
     "EventOpaque",
     "AllocationOpaque",
+    "IpcMemHandle",
     "MemLocation",
     "MemAccessDesc",
     "MemAllocationFlags",

@@ -102,6 +102,10 @@ typedef enum hipError_t {
 typedef struct ihipStream_t *hipStream_t;
 typedef struct ihipEvent_t *hipEvent_t;
 typedef struct ihipMemGenericAllocationHandle *hipMemGenericAllocationHandle_t;
+
+typedef struct hipIpcMemHandle_st {
+    char reserved[64];
+} hipIpcMemHandle_t;
 typedef struct ihipModule_t *hipModule_t;
 typedef struct ihipModuleSymbol_t *hipFunction_t;
 typedef struct ihipGraph *hipGraph_t;

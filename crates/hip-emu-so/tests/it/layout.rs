@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use std::process::Command;
 
 use gpu_sys::hip::{PointerAttributes, Uuid};
-use hip_emu::types::{DeviceProperties, MemAccessDesc, MemAllocationFlags, MemAllocationProp, MemLocation};
+use hip_emu::types::{
+    DeviceProperties, IpcMemHandle, MemAccessDesc, MemAllocationFlags, MemAllocationProp, MemLocation,
+};
 
 use crate::cc::{build, code_of, header, run, succeeded};
 
@@ -192,6 +194,7 @@ fn device_properties() {
 
 #[test]
 fn what_virtual_memory_is_told_is_laid_out_alike() {
+    compare("hipIpcMemHandle_st", &measures!(IpcMemHandle { reserved = reserved }));
     compare("hipMemLocation", &measures!(MemLocation { kind = type, id = id }));
     compare("hipMemAccessDesc", &measures!(MemAccessDesc { location = location, flags = flags }));
     let flags = measures!(MemAllocationFlags {

@@ -94,6 +94,7 @@ fn c_type(rust: &str) -> String {
         "StreamPtr" => "hipStream_t",
         "EventPtr" => "hipEvent_t",
         "AllocationPtr" => "hipMemGenericAllocationHandle_t",
+        "IpcMemHandle" => "hipIpcMemHandle_t",
         "MemAllocationProp" => "hipMemAllocationProp",
         "MemAccessDesc" => "hipMemAccessDesc",
         "MemGranularity" => "hipMemAllocationGranularity_flags",

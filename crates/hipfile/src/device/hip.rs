@@ -1,10 +1,10 @@
 //! HIP behind the device seam, real or emulated: the same code over another table. HIP's own numbers stop here.
 
 mod apart;
+mod direct;
 mod stream;
 
 use std::ffi::{CStr, c_void};
-use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -17,8 +17,6 @@ use super::{Absence, Device, DeviceInfo, MemoryKind, PeerToPeer, Region, Streams
 use crate::buffer::{DevPtr, Span};
 use crate::config::{Config, DeviceChoice, Order};
 use crate::error::{Error, ErrorKind, Result};
-use crate::op::Op;
-use crate::sys;
 
 #[derive(Debug)]
 struct Hip {
@@ -36,6 +34,8 @@ struct Hip {
     sees_captures: AtomicBool,
     /// The memory node near each GPU, looked up at first use.
     nodes: OnceLock<Vec<Option<u32>>>,
+    /// Which GPUs share the processor's memory.
+    shared: OnceLock<Vec<bool>>,
     apart: apart::Idle,
     /// `hipAmdFileRead` and `hipAmdFileWrite`, looked up at first use.
     amd_file: OnceLock<Option<(AmdFileFn, AmdFileFn)>>,
@@ -107,6 +107,7 @@ fn find(config: &Config) -> Result<Hip, Absence> {
         library,
         sees_captures: AtomicBool::new(false),
         nodes: OnceLock::new(),
+        shared: OnceLock::new(),
         apart: apart::Idle::default(),
         amd_file: OnceLock::new(),
     };
@@ -289,84 +290,8 @@ impl Hip {
         Ok(())
     }
 
-    fn amd_file(&self) -> Option<(AmdFileFn, AmdFileFn)> {
-        *self.amd_file.get_or_init(|| hip_load::lookup_amd_file(&self.api, self.library))
-    }
-
     fn find_nodes(&self) -> Vec<Option<u32>> {
         (0..self.count).map(|ordinal| near_node(&self.info(ordinal).ok()?.pci?)).collect()
-    }
-
-    /// One call of the runtime's file functions.
-    fn amd_transfer(
-        &self,
-        op: Op,
-        fd: BorrowedFd<'_>,
-        span: &Span<'_>,
-        file_offset: u64,
-        held: bool,
-    ) -> Result<usize> {
-        let Some((read, write)) = self.amd_file() else {
-            return Err(Error::os(op.name(), libc::ENOSYS));
-        };
-        self.start_thread(op)?;
-        let _on = self.on(span.place().gpu_or_first())?;
-        if !held {
-            self.await_work()?;
-        }
-        let function = match op {
-            Op::Read => read,
-            Op::Write => write,
-        };
-        let mut handle = hip::AmdFileHandle { pad: [0; 8] };
-        handle.fd = fd.as_raw_fd();
-        // Lower layers may leave both untouched.
-        let (mut copied, mut status) = (0_u64, 0_i32);
-        let at = std::ptr::without_provenance_mut(span.start());
-        sys::clear_errno();
-        // SAFETY: the span proves the device range, the descriptor is borrowed for the call, the outputs are writable.
-        let code = unsafe {
-            function(handle, at, span.len() as u64, file_offset as i64, &raw mut copied, &raw mut status)
-        };
-        let errno = sys::last_errno();
-        if code != HipError::SUCCESS && errno == libc::ENOTTY {
-            // The kernel driver does not know the request at all; the runtime makes some code of its own out of it.
-            let _ = self.call(op.name(), code);
-            return Err(Error::os(op.name(), libc::ENOTTY));
-        }
-        if status != 0 {
-            let _ = self.call(op.name(), code);
-            let errno = i32::try_from(status.unsigned_abs()).unwrap_or(libc::EIO);
-            return Err(Error::os(op.name(), errno));
-        }
-        self.call(op.name(), code)?;
-        // More than asked for would be a defect of the runtime; it must not become one of ours.
-        Ok(usize::try_from(copied).unwrap_or(usize::MAX).min(span.len()))
-    }
-
-    /// The runtime can crash when a file function is a thread's first call.
-    fn start_thread(&self, op: Op) -> Result<()> {
-        thread_local!(static STARTED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) });
-        if STARTED.get() {
-            return Ok(());
-        }
-        // SAFETY: a plain call.
-        self.call(op.name(), unsafe { (self.api.hipInit)(0) })?;
-        STARTED.set(true);
-        Ok(())
-    }
-
-    /// A direct transfer is no stream work: what the order setting promises has to be waited for.
-    fn await_work(&self) -> Result<()> {
-        match self.order {
-            Order::Device => return self.await_device(),
-            Order::Off => return Ok(()),
-            Order::Stream => {}
-        }
-        let _relaxed = self.relaxed();
-        // SAFETY: a plain call; null is the legacy default stream.
-        let waited = unsafe { (self.api.hipStreamSynchronize)(std::ptr::null_mut()) };
-        self.call("wait for the default stream", waited)
     }
 
     fn info(&self, ordinal: u32) -> Result<DeviceInfo> {
@@ -522,6 +447,16 @@ impl Device for Hip {
         *self.nodes.get_or_init(|| self.find_nodes()).get(ordinal as usize)?
     }
 
+    fn shares_memory(&self, ordinal: u32) -> bool {
+        let all = self.shared.get_or_init(|| (0..self.count).map(|at| self.is_integrated(at)).collect());
+        all.get(ordinal as usize).copied().unwrap_or(false)
+    }
+
+    fn settle(&self, ordinal: u32) -> Result<()> {
+        let _on = self.on(ordinal)?;
+        self.await_work()
+    }
+
     fn upload(&self, to: &Span<'_>, from: &[u8]) -> Result<()> {
         assert_eq!(to.len(), from.len(), "both sides of a copy are equally long");
         let ordinal = to.place().gpu_or_first();
@@ -568,16 +503,6 @@ impl Device for Hip {
 
     fn list(&self) -> Result<Vec<DeviceInfo>> {
         (0..self.count).map(|ordinal| self.info(ordinal)).collect()
-    }
-}
-
-impl PeerToPeer for Hip {
-    fn read(&self, fd: BorrowedFd<'_>, to: &Span<'_>, file_offset: u64, held: bool) -> Result<usize> {
-        self.amd_transfer(Op::Read, fd, to, file_offset, held)
-    }
-
-    fn write(&self, fd: BorrowedFd<'_>, from: &Span<'_>, file_offset: u64, held: bool) -> Result<usize> {
-        self.amd_transfer(Op::Write, fd, from, file_offset, held)
     }
 }
 

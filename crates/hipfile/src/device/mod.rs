@@ -100,6 +100,16 @@ pub(crate) trait Device: Send + Sync + std::fmt::Debug {
     /// The memory node near a GPU; `None` on machines with one.
     fn node(&self, ordinal: u32) -> Option<u32>;
 
+    /// Whether a GPU shares the processor's memory (an APU), so that the kernel may reach what is allocated on it.
+    fn shares_memory(&self, _ordinal: u32) -> bool {
+        false
+    }
+
+    /// Waits for the work that a blocking copy would wait for, where none is made.
+    fn settle(&self, _ordinal: u32) -> Result<()> {
+        Ok(())
+    }
+
     /// Copies host bytes to device memory, ordered as the runtime's blocking copies are; lengths must be equal.
     fn upload(&self, to: &Span<'_>, from: &[u8]) -> Result<()>;
 

@@ -225,7 +225,9 @@ impl Inner {
                         return Err(Error::message(ErrorKind::HipPointerRangeError, op, why));
                     }
                     let (end, borders) = extend(device, region.ordinal, ptr, end, wanted);
-                    Ok(Located { place: Place::of(device, region.ordinal), end: Some(end), borders })
+                    let place = Place::of(device, region.ordinal);
+                    let place = if borders.is_empty() { place.at(ptr) } else { place };
+                    Ok(Located { place, end: Some(end), borders })
                 }
                 MemoryKind::Host | MemoryKind::Managed if host_allowed => Ok(Located::host()),
                 MemoryKind::Host => Err(wrong("pinned host memory")),

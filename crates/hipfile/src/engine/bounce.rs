@@ -86,7 +86,7 @@ impl Engine for Bounce {
     /// A small transfer is mostly what surrounds its system call, and code is slow right after one.
     fn run_small(&self, transfer: &Transfer<'_>, cache: Cache) -> Option<Result<usize>> {
         let (file, op, len) = (transfer.file, transfer.op, transfer.len());
-        let Place::Device { device, .. } = transfer.span.place() else { return None };
+        let Place::Device { device, shared: false, .. } = transfer.span.place() else { return None };
         let fd = if cache == Cache::Around {
             let (fd, align) = file.staged_direct(op)?;
             // A power of two, as statx reports it.
@@ -126,6 +126,9 @@ impl Engine for Bounce {
             Err(error) => return Outcome::failed(0, error),
         };
         match transfer.span.place() {
+            Place::Device { device, ordinal, shared: true, .. } => {
+                self.shared(transfer, device, *ordinal, way)
+            }
             Place::Device { device, .. }
                 if transfer.op == Op::Write
                     && transfer.file.appends()
@@ -326,6 +329,34 @@ impl Bounce {
             }
         }
         Outcome::done(moved)
+    }
+
+    /// Memory that GPU and processor share: in place, after what a copy would wait for.
+    fn shared(
+        &self,
+        transfer: &Transfer<'_>,
+        device: &Arc<dyn Device>,
+        ordinal: u32,
+        way: Way<'_>,
+    ) -> Outcome {
+        let op = transfer.op.name();
+        // A stream that is held for it has waited, and would be waited for for ever.
+        if !transfer.held
+            && let Err(error) = device.settle(ordinal)
+        {
+            return Outcome::failed(0, error);
+        }
+        let outcome = self.in_place(transfer, way);
+        let Stop::Failed(error) = &outcome.stop else { return outcome };
+        match transfer.file.plain(op) {
+            // Some drivers' memory cannot be pinned, and so not be read into around the page cache.
+            Ok(plain) if error.os_error() == Some(libc::EFAULT) && way.align > 1 && !plain.direct_only => {
+                let rest = transfer.rest(outcome.moved);
+                let again = self.in_place(&rest, Way { fd: plain.fd, align: 1, ..way });
+                Outcome { moved: outcome.moved + again.moved, ..again }
+            }
+            _ => outcome,
+        }
     }
 
     /// Ragged host memory on a file that only an O_DIRECT descriptor reaches: through a Block after all.

@@ -15,7 +15,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::block::BlockPool;
-use crate::buffer::Place;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -91,8 +90,8 @@ impl Fit {
     /// The offer to carry all of it as the last resort: memory of a GPU in stages, the host's in place.
     pub(crate) fn last_resort(transfer: &Transfer<'_>) -> Fit {
         let rank = match transfer.span.place() {
-            Place::Device { .. } => 1,
-            Place::Host => DIRECT_RANK,
+            place if place.is_reached() => DIRECT_RANK,
+            _ => 1,
         };
         Fit::whole(rank, transfer)
     }

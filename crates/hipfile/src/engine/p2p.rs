@@ -7,6 +7,7 @@ use super::{DIRECT_RANK, Engine, Fit, Outcome, Parts, aligned_body, class};
 use crate::buffer::Place;
 use crate::config::Fallback;
 use crate::error::{Error, Result};
+use crate::file::FileType;
 use crate::limits::Limits;
 use crate::op::Op;
 use crate::reason::Reason;
@@ -66,7 +67,7 @@ impl Engine for P2p {
         let mut moved = 0;
         while moved < transfer.len() {
             let rest = transfer.rest(moved);
-            let want = match readable(&rest) {
+            let want = match reachable(&rest) {
                 // With staging forbidden there is nobody to read the last block: the driver may try.
                 0 if self.forbid_staging => rest.span.unbroken(),
                 0 => return Outcome::yielded(moved, Reason::EndOfFile),
@@ -90,7 +91,7 @@ impl Engine for P2p {
                 Err(error)
                     if error.os_error() == Some(libc::EIO)
                         && !self.forbid_staging
-                        && readable(&rest) < want =>
+                        && reachable(&rest) < want =>
                 {
                     return Outcome::yielded(moved, Reason::EndOfFile);
                 }
@@ -107,9 +108,10 @@ impl Engine for P2p {
     }
 }
 
-/// How much of a read lies in whole blocks of the file; all of a write. The driver cannot read a last, partial block.
-fn readable(transfer: &Transfer<'_>) -> usize {
-    if transfer.op == Op::Write {
+/// How much of a read lies in whole blocks of the file: the driver cannot read a last, partial block. All of a write, but for
+/// what a block device has no room for: the driver may fail it whole.
+fn reachable(transfer: &Transfer<'_>) -> usize {
+    if transfer.op == Op::Write && transfer.file.file_type() != FileType::Block {
         return transfer.len();
     }
     let Some(size) = transfer.file.size() else { return transfer.len() };

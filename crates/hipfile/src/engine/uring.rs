@@ -105,7 +105,7 @@ impl Engine for Uring {
     }
 
     fn fit(&self, transfer: &Transfer<'_>) -> Result<Fit, Reason> {
-        let staged = matches!(transfer.span.place(), Place::Device { .. });
+        let staged = !transfer.span.place().is_reached();
         let refused = self.refused.load(Ordering::Relaxed);
         if !staged || refused || transfer.cache != Cache::Around || transfer.len() < self.min {
             return Err(Reason::Refused);

@@ -52,6 +52,13 @@ impl Engine for Userspace {
 
     fn run(&self, transfer: &Transfer<'_>) -> Outcome {
         match transfer.span.place() {
+            Place::Device { device, ordinal, shared: true, .. } => {
+                // As for the engines of the kernel's files.
+                match if transfer.held { Ok(()) } else { device.settle(*ordinal) } {
+                    Ok(()) => in_place(transfer),
+                    Err(error) => Outcome::failed(0, error),
+                }
+            }
             Place::Device { device, .. } => self.staged(transfer, device),
             Place::Host => in_place(transfer),
         }

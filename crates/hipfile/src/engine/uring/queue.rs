@@ -37,7 +37,7 @@ impl Queue for Uring {
     fn takes(&self, transfer: &Transfer<'_>) -> bool {
         transfer.op == Op::Read
             && transfer.len() > 0
-            && matches!(transfer.span.place(), Place::Device { .. })
+            && !transfer.span.place().is_reached()
             && !self.refused.load(std::sync::atomic::Ordering::Relaxed)
             && Ask::of(transfer).is_some_and(|ask| ask.len <= self.blocks.block_len())
     }

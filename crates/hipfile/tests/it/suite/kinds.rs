@@ -10,7 +10,7 @@ use hipfile::{DevPtr, Driver, Entry, EventStatus, FileId, Op, RawBatch, Result};
 use crate::support::gpu::is_emulated_hip;
 use crate::support::memory::{Kind, Memory};
 use crate::support::streams::{self, Stream, Variables, Watchdog};
-use crate::support::{Random, Storage, driver_with, operations, skip};
+use crate::support::{HugePages, Random, Storage, driver_with, fuse, operations, skip};
 
 /// Usable bytes of each memory: beyond the second border of one that is mapped in pieces of 2 MiB.
 const SPACE: usize = (2 << 20) + 20_000;
@@ -27,6 +27,7 @@ struct Subject {
     writable: bool,
     /// What must outlive it.
     _keep: Option<Storage>,
+    _pages: Option<HugePages>,
     undo: Option<Vec<String>>,
 }
 
@@ -41,7 +42,16 @@ impl Drop for Subject {
 impl Subject {
     fn new(name: &str, file: std::fs::File, content: Vec<u8>, keep: Option<Storage>) -> Subject {
         file.write_all_at(&content, 0).unwrap();
-        Subject { name: name.into(), file, content, fixed: false, writable: true, _keep: keep, undo: None }
+        Subject {
+            name: name.into(),
+            file,
+            content,
+            fixed: false,
+            writable: true,
+            _keep: keep,
+            _pages: None,
+            undo: None,
+        }
     }
 
     /// A regular file of random bytes there.
@@ -100,36 +110,38 @@ fn block(random: &mut Random) -> Option<Subject> {
 
 /// A file of huge pages: it is read by read(2), and written through a mapping only.
 fn huge(random: &mut Random) -> Option<Subject> {
-    let flags = rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::HUGETLB;
-    let file = match rustix::fs::memfd_create("huge", flags) {
-        Ok(fd) => std::fs::File::from(fd),
-        Err(error) => {
-            skip("hugetlbfs", &error.to_string());
+    const LEN: usize = 4 << 20;
+    let pages = match HugePages::take(LEN as u64 >> 21) {
+        Ok(pages) => pages,
+        Err(why) => {
+            skip("hugetlbfs", &why);
             return None;
         }
     };
-    let len = 4 << 20;
-    file.set_len(len as u64).unwrap();
-    let content = bytes(random, len);
+    let storage = Storage::hugetlbfs()?;
+    let file = open(&storage, 0);
+    file.set_len(LEN as u64).unwrap();
+    let content = bytes(random, LEN);
     // SAFETY: a new mapping, nowhere in particular.
     let at = unsafe {
-        libc::mmap(std::ptr::null_mut(), len, libc::PROT_WRITE, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        libc::mmap(std::ptr::null_mut(), LEN, libc::PROT_WRITE, libc::MAP_SHARED, file.as_raw_fd(), 0)
     };
     if at == libc::MAP_FAILED {
         skip("hugetlbfs", &std::io::Error::last_os_error().to_string());
         return None;
     }
     // SAFETY: the mapping is that long, and this test's own.
-    unsafe { std::ptr::copy_nonoverlapping(content.as_ptr(), at.cast(), len) };
+    unsafe { std::ptr::copy_nonoverlapping(content.as_ptr(), at.cast(), LEN) };
     // SAFETY: mapped just now, and used no more.
-    unsafe { libc::munmap(at, len) };
+    unsafe { libc::munmap(at, LEN) };
     Some(Subject {
         name: "hugetlbfs".into(),
         file,
         content,
         fixed: true,
         writable: false,
-        _keep: None,
+        _keep: Some(storage),
+        _pages: Some(pages),
         undo: None,
     })
 }
@@ -161,6 +173,7 @@ fn subjects(random: &mut Random) -> Vec<Subject> {
         fixed: false,
         writable: true,
         _keep: Some(storage),
+        _pages: None,
         undo: None,
     };
     all.push(made);
@@ -191,6 +204,11 @@ fn subjects(random: &mut Random) -> Vec<Subject> {
             all.pop();
         }
         _ => unreachable!("one was pushed"),
+    }
+    if let Some(storage) = Storage::fuse() {
+        // Its one file is there from the start.
+        let file = std::fs::File::options().read(true).write(true).open(storage.path(fuse::NAME)).unwrap();
+        all.push(Subject::new("FUSE", file, bytes(random, LEN), Some(storage)));
     }
     all.extend(block(random));
     all.extend(huge(random));
@@ -352,6 +370,45 @@ fn behaviour_107_every_kind_of_memory_goes_with_every_kind_of_file() {
     }
     memories.iter().for_each(|memory| memory.check("at the end"));
     eprintln!("{done} combinations");
+}
+
+#[test]
+fn behaviour_107_a_block_device_ends_where_it_ends() {
+    let mut random = Random::new();
+    let Some(subject) = block(&mut random) else { return };
+    let (driver, end) = (driver_with(&["p2p", "uring", "bounce"], |c| c.direct_min = 4096), LEN as u64);
+    let id = driver.register_file(subject.file.as_raw_fd()).unwrap();
+    let mut buffer = hipfile::Buffer::alloc(&driver, 0, 1 << 20).unwrap();
+    buffer.upload(0, &vec![9; 1 << 20]).unwrap();
+    let at = |offset: u64, len: usize| {
+        // SAFETY: the range lies in the buffer, which only this test uses.
+        unsafe { driver.read(id, buffer.ptr(), len, offset as i64, 0) }
+    };
+    for (offset, len, due) in [
+        (end - 4096, 1 << 20, 4096),
+        (end - 4097, 8192, 4097),
+        (end - 1, 1, 1),
+        (end - 1, 4096, 1),
+        (end, 1, 0),
+        (end + 4096, 4096, 0),
+        (0, 1 << 20, 1 << 20),
+    ] {
+        assert_eq!(at(offset, len).map_err(|e| e.to_string()), Ok(due), "{len} at {offset}");
+        let mut bytes = vec![0; due];
+        buffer.download(0, &mut bytes).unwrap();
+        assert!(bytes == subject.content[LEN.min(offset as usize)..][..due], "{len} at {offset}");
+    }
+    // As pwrite(2) has it: what fits, and ENOSPC where nothing does.
+    let written = |offset: u64, len: usize| {
+        // SAFETY: as above.
+        unsafe { driver.write(id, buffer.ptr(), len, offset as i64, 0) }
+    };
+    assert_eq!(written(end - 4096, 4096).unwrap(), 4096);
+    assert_eq!(written(end - 4096, 8192).unwrap(), 4096);
+    assert_eq!(written(end - 5, 100).unwrap(), 5);
+    for offset in [end, end + 4096] {
+        assert_eq!(written(offset, 4096).unwrap_err().os_error(), Some(libc::ENOSPC), "at {offset}");
+    }
 }
 
 #[test]

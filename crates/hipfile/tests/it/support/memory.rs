@@ -4,9 +4,10 @@
 use std::ptr::null_mut;
 
 use gpu_sys::hip::{self, HipError};
+use hip_emu::ipc::{hipIpcCloseMemHandle, hipIpcGetMemHandle, hipIpcOpenMemHandle};
 use hip_emu::types::{
-    MEM_ACCESS_READ_WRITE, MEM_ALLOCATION_PINNED, MEM_HANDLE_NONE, MEM_LOCATION_DEVICE, MemAccessDesc,
-    MemAllocationFlags, MemAllocationProp, MemLocation,
+    IpcMemHandle, MEM_ACCESS_READ_WRITE, MEM_ALLOCATION_PINNED, MEM_HANDLE_NONE, MEM_LOCATION_DEVICE,
+    MemAccessDesc, MemAllocationFlags, MemAllocationProp, MemLocation,
 };
 use hip_emu::virtual_memory::{
     GRANULARITY, hipMemAddressFree, hipMemAddressReserve, hipMemCreate, hipMemMap, hipMemRelease,
@@ -26,6 +27,8 @@ pub(crate) enum Kind {
     Pool,
     /// Pieces of 2 MiB mapped side by side; the usable bytes begin just before the first border.
     Mapped,
+    /// Another allocation's, by way of hipIpcOpenMemHandle.
+    Imported,
     /// From hipMallocManaged.
     Managed,
     /// From hipHostMalloc.
@@ -37,11 +40,19 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: &[Kind] =
-        &[Kind::Device, Kind::Pool, Kind::Mapped, Kind::Managed, Kind::Pinned, Kind::Plain, Kind::Odd];
+    pub(crate) const ALL: &[Kind] = &[
+        Kind::Device,
+        Kind::Pool,
+        Kind::Mapped,
+        Kind::Imported,
+        Kind::Managed,
+        Kind::Pinned,
+        Kind::Plain,
+        Kind::Odd,
+    ];
 
     pub(crate) fn is_device(self) -> bool {
-        matches!(self, Kind::Device | Kind::Pool | Kind::Mapped)
+        matches!(self, Kind::Device | Kind::Pool | Kind::Mapped | Kind::Imported)
     }
 }
 
@@ -56,6 +67,8 @@ pub(crate) struct Memory {
     front: usize,
     /// Keeps the process's own memory.
     _own: Vec<u8>,
+    /// Whose memory it is, if it is imported.
+    original: usize,
     model: Vec<u8>,
 }
 
@@ -68,7 +81,7 @@ impl Memory {
     pub(crate) fn new(kind: Kind, usable: usize, pattern: u8) -> Memory {
         let api = hip_emu::api();
         let (mut at, mut len, mut front) = (null_mut(), usable + 2 * GUARD, GUARD);
-        let mut own = Vec::new();
+        let (mut own, mut original) = (Vec::new(), 0);
         match kind {
             // SAFETY: `at` is writable.
             Kind::Device => ok(unsafe { (api.hipMalloc)(&raw mut at, len) }),
@@ -78,6 +91,12 @@ impl Memory {
                 front = GRANULARITY - 5000;
                 len = (front + usable + GUARD).next_multiple_of(GRANULARITY);
                 at = std::ptr::without_provenance_mut(map(len));
+            }
+            Kind::Imported => {
+                // SAFETY: `at` is writable.
+                ok(unsafe { (api.hipMalloc)(&raw mut at, len) });
+                original = at.addr();
+                at = std::ptr::without_provenance_mut(import(original));
             }
             // SAFETY: `at` is writable.
             Kind::Managed => ok(unsafe { api.hipMallocManaged.unwrap()(&raw mut at, len, 1) }),
@@ -92,7 +111,7 @@ impl Memory {
             }
         }
         let model = (0..len).map(|n| (n % 251) as u8 ^ pattern).collect::<Vec<_>>();
-        let memory = Memory { kind, start: at.addr(), len, front, _own: own, model };
+        let memory = Memory { kind, start: at.addr(), len, front, _own: own, original, model };
         memory.put(0, &memory.model);
         memory
     }
@@ -172,9 +191,30 @@ impl Drop for Memory {
             // SAFETY: as above.
             Kind::Pinned => unsafe { (api.hipHostFree)(at) },
             Kind::Mapped => unmap(self.start, self.len),
+            Kind::Imported => {
+                close(self.start);
+                // SAFETY: allocated so, and used no more.
+                unsafe { (api.hipFree)(std::ptr::without_provenance_mut(self.original)) }
+            }
             Kind::Plain | Kind::Odd => HipError::SUCCESS,
         };
     }
+}
+
+/// Another address of an allocation, as another process would get it.
+pub(crate) fn import(original: usize) -> usize {
+    let (mut handle, mut at) = (IpcMemHandle { reserved: [0; 64] }, null_mut());
+    // SAFETY: `handle` is writable.
+    ok(unsafe { hipIpcGetMemHandle(&raw mut handle, std::ptr::without_provenance_mut(original)) });
+    // SAFETY: `at` is writable.
+    ok(unsafe { hipIpcOpenMemHandle(&raw mut at, handle, 0) });
+    at.expose_provenance()
+}
+
+/// Undoes [`import`].
+pub(crate) fn close(at: usize) {
+    // SAFETY: nobody uses it any more.
+    ok(unsafe { hipIpcCloseMemHandle(std::ptr::with_exposed_provenance_mut(at)) });
 }
 
 /// Maps memory of the first GPU in pieces of [`GRANULARITY`] side by side.

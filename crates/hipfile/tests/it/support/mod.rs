@@ -2,6 +2,7 @@
 
 #[cfg(debug_assertions)]
 pub(crate) mod faulty;
+pub(crate) mod fuse;
 pub(crate) mod gpu;
 pub(crate) mod memory;
 pub(crate) mod model;
@@ -228,6 +229,31 @@ impl Storage {
         Storage::mount("overlay", &["-t", "overlay", "-o", &options, "overlay"], folder, scratch)
     }
 
+    /// A FUSE file system of this process's own, with one file in it, named file.
+    pub(crate) fn fuse() -> Option<Storage> {
+        let scratch = scratch_folder();
+        let folder = scratch.path().join("mnt");
+        std::fs::create_dir(&folder).expect("an empty folder");
+        match fuse::serve(&folder) {
+            Ok(()) => {
+                Some(Storage { name: "FUSE".into(), folder, mounted: true, only: None, _scratch: scratch })
+            }
+            Err(why) => {
+                skip("FUSE", &why);
+                None
+            }
+        }
+    }
+
+    /// A fresh hugetlbfs; [`HugePages`] must be there while it is used.
+    pub(crate) fn hugetlbfs() -> Option<Storage> {
+        let scratch = scratch_folder();
+        let folder = scratch.path().join("mnt");
+        std::fs::create_dir(&folder).expect("an empty folder");
+        let args = ["-t", "hugetlbfs", "-o", "pagesize=2M", "hugetlbfs"];
+        Storage::mount("hugetlbfs", &args, folder, scratch)
+    }
+
     /// A fresh tmpfs.
     pub(crate) fn tmpfs() -> Option<Storage> {
         let scratch = scratch_folder();
@@ -285,6 +311,33 @@ impl Drop for Storage {
             // Lazily, so that a failing test with open files leaves nothing behind.
             let _ = Command::new("umount").arg("-l").arg(&self.folder).status();
         }
+    }
+}
+
+/// Huge pages of 2 MiB for this machine, given back when it is dropped. Whoever asks at the same time gets fewer.
+pub(crate) struct HugePages {
+    before: u64,
+}
+
+impl HugePages {
+    const COUNT: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+
+    /// Sees to it that so many more are free.
+    pub(crate) fn take(wanted: u64) -> Result<HugePages, String> {
+        let read = |path: &str| std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"));
+        let number = |text: String| text.trim().parse::<u64>().map_err(|e| e.to_string());
+        let before = number(read(HugePages::COUNT)?)?;
+        let pages = HugePages { before };
+        let set = std::fs::write(HugePages::COUNT, (before + wanted).to_string());
+        set.map_err(|e| format!("{}: {e}", HugePages::COUNT))?;
+        let free = number(read(&HugePages::COUNT.replace("/nr_", "/free_"))?)?;
+        if free >= wanted { Ok(pages) } else { Err(format!("{free} of {wanted} huge pages are to be had")) }
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        let _ = std::fs::write(HugePages::COUNT, self.before.to_string());
     }
 }
 

@@ -1,0 +1,219 @@
+//! What a GPU's memory can be reached by: not at all from storage, by the processor too, under another address. Transfers are
+//! right in any case.
+
+use std::os::fd::AsRawFd as _;
+
+use gpu_sys::hip::HipError;
+use hip_emu::fault::{self, Fault, Rule, When};
+use hip_emu::function::Function;
+use hipfile::{Buffer, Config, DevPtr, Driver, ErrorKind, Fallback, PageCache, Reason};
+
+use crate::support::gpu::{self, is_emulated_hip};
+use crate::support::memory::{Kind, Memory, close, import};
+use crate::support::{Random, Storage, driver_with};
+
+const ALL: &[&str] = &["p2p", "uring", "bounce"];
+
+fn random_file(storage: &Storage, len: usize) -> (std::fs::File, Vec<u8>) {
+    let mut content = vec![0; len];
+    Random::new().fill(&mut content);
+    std::fs::write(storage.path("f"), &content).unwrap();
+    (std::fs::File::options().read(true).write(true).open(storage.path("f")).unwrap(), content)
+}
+
+fn content_of(buffer: &Buffer, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    buffer.download(0, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn behaviour_37_pinning_may_fail_at_any_time() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
+    const LEN: usize = 1 << 20;
+    let (storage, mut pinned) = (Storage::here(), 0);
+    let (file, content) = random_file(&storage, LEN);
+    for (n, when) in
+        [When::Nth(1), When::Every, When::Nth(2), When::Nth(1), When::Every].into_iter().enumerate()
+    {
+        fault::clear();
+        let before = fault::calls("hipHostRegister");
+        fault::inject("hipHostRegister", when, HipError::OUT_OF_MEMORY).unwrap();
+        let driver = driver_with(&["bounce"], |c| {
+            c.parallel_min = 100_000;
+            // What one driver has pinned the next one takes over, but not if it is too small.
+            c.pool_len = (n + 1) << 20;
+        });
+        let id = driver.register_file(file.as_raw_fd()).unwrap();
+        // A registration pins nothing of the caller's, so it cannot fail for that.
+        let buffer = Buffer::alloc(&driver, 0, LEN).unwrap();
+        for _ in 0..3 {
+            // SAFETY: the range lies in the buffer, which nobody else uses; here and below.
+            assert_eq!(unsafe { driver.read(id, buffer.ptr(), LEN, 0, 0) }.unwrap(), LEN, "{when:?}");
+            assert!(content_of(&buffer, LEN) == content, "{when:?}");
+            // SAFETY: as above.
+            assert_eq!(unsafe { driver.write(id, buffer.ptr(), LEN, 0, 0) }.unwrap(), LEN, "{when:?}");
+        }
+        assert!(std::fs::read(storage.path("f")).unwrap() == content);
+        pinned += fault::calls("hipHostRegister") - before;
+    }
+    fault::clear();
+    assert!(pinned >= 4, "pinning was tried {pinned} times");
+}
+
+#[test]
+fn behaviour_38_a_gpu_that_storage_cannot_reach_is_said_so_and_served() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
+    const LEN: usize = 64 << 10;
+    let Some(storage) = Storage::ext4(&[]) else { return };
+    let (file, content) = random_file(&storage, LEN);
+    // What drivers say without peer-to-peer, or with a window too small: no device, remote I/O, no memory, an invalid argument.
+    for (errno, reason) in [
+        (libc::ENODEV, Reason::NoStorageDevice),
+        (libc::EREMOTEIO, Reason::RemoteIo),
+        (libc::ENOMEM, Reason::NoMemory),
+        (libc::EINVAL, Reason::Demoted),
+    ] {
+        for function in [Function::hipAmdFileRead, Function::hipAmdFileWrite] {
+            fault::add(Rule { function, when: When::Every, fault: Fault::Status(errno) });
+        }
+        let driver = driver_with(ALL, |_| {});
+        let id = driver.register_file(file.as_raw_fd()).unwrap();
+        let buffer = Buffer::alloc(&driver, 0, LEN).unwrap();
+        // SAFETY: the range lies in the buffer, which nobody else uses; here and below.
+        assert_eq!(unsafe { driver.read(id, buffer.ptr(), LEN, 0, 0) }.unwrap(), LEN);
+        assert!(content_of(&buffer, LEN) == content);
+        // SAFETY: as above.
+        assert_eq!(unsafe { driver.write(id, buffer.ptr(), LEN, 0, 0) }.unwrap(), LEN);
+        let stats = driver.file_info(id).unwrap().stats;
+        for staged in [&stats.read_staged, &stats.write_staged] {
+            let told: Vec<_> = staged.iter().map(|staged| (staged.reason, staged.bytes)).collect();
+            assert_eq!(told, [(reason, LEN as u64)], "errno {errno}");
+        }
+        fault::clear();
+    }
+    assert!(std::fs::read(storage.path("f")).unwrap() == content);
+}
+
+/// On a GPU that shares the processor's memory.
+fn shared(change: impl FnOnce(&mut Config)) -> Option<Driver> {
+    if !is_emulated_hip("it makes an emulated GPU that shares memory") {
+        return None;
+    }
+    // SAFETY: set before the emulation reads it, while this process has one thread of interest.
+    unsafe { std::env::set_var("HIP_EMU_INTEGRATED", "all") };
+    Some(driver_with(&["uring", "bounce"], |c| {
+        c.direct_min = 4096;
+        change(c);
+    }))
+}
+
+#[test]
+fn behaviour_158_memory_that_is_shared_is_read_and_written_in_place() {
+    const LEN: usize = 1 << 20;
+    for page_cache in [PageCache::Auto, PageCache::Direct, PageCache::NoCache] {
+        let Some(driver) = shared(|c| {
+            c.page_cache = page_cache;
+            // Nothing is staged, so there is nothing to forbid.
+            c.fallback = Fallback::Forbid;
+        }) else {
+            return;
+        };
+        for storage in [Some(Storage::here()), Storage::ext4(&[]), Storage::tmpfs()].into_iter().flatten() {
+            let (file, mut content) = random_file(&storage, LEN + 777);
+            let id = driver.register_file(file.as_raw_fd()).unwrap();
+            let mut memory = Memory::new(Kind::Device, LEN + 8192, 5);
+            for registered in [false, true] {
+                if registered {
+                    // SAFETY: the memory outlives the registration.
+                    unsafe { driver.register_buffer(memory.ptr(), LEN + 8192, 0) }.unwrap();
+                }
+                let copies = fault::calls("hipMemcpy") + fault::calls("hipMemcpyAsync");
+                for (at, len, offset) in [(0, LEN, 0), (4096, LEN + 777, 0), (3, 100_001, 4099), (8, 0, 0)] {
+                    let due = (LEN + 777 - offset).min(len);
+                    // SAFETY: the range lies in the memory.
+                    let read = unsafe { driver.read(id, memory.ptr(), len, offset as i64, at as i64) };
+                    assert_eq!(read.map_err(|e| e.to_string()), Ok(due));
+                    memory.expect(at, &content[offset..offset + due]);
+                }
+                for (at, len, offset) in [(0, LEN, 0), (5000, 5000, 904)] {
+                    // SAFETY: the range lies in the memory.
+                    let written = unsafe { driver.write(id, memory.ptr(), len, offset as i64, at as i64) };
+                    assert_eq!(written.map_err(|e| e.to_string()), Ok(len));
+                    content[offset..offset + len].copy_from_slice(memory.known(at, len));
+                }
+                assert_eq!(fault::calls("hipMemcpy") + fault::calls("hipMemcpyAsync"), copies, "no copies");
+                memory.check(&storage.name);
+                assert!(std::fs::read(storage.path("f")).unwrap() == content, "{}", storage.name);
+            }
+            driver.deregister_buffer(memory.ptr()).unwrap();
+            let stats = driver.file_info(id).unwrap().stats;
+            assert!(stats.read_staged.is_empty() && stats.write_staged.is_empty(), "{stats:?}");
+            driver.deregister_file(id).unwrap();
+        }
+    }
+}
+
+#[test]
+fn behaviour_158_what_is_queued_before_is_waited_for() {
+    const LEN: usize = 256 << 10;
+    let Some(driver) = shared(|_| {}) else { return };
+    let (storage, marked) = (Storage::here(), vec![7; LEN]);
+    let (file, _) = random_file(&storage, LEN);
+    let id = driver.register_file(file.as_raw_fd()).unwrap();
+    let (mut from, to) = (Buffer::alloc(&driver, 0, LEN).unwrap(), Buffer::alloc(&driver, 0, LEN).unwrap());
+    from.upload(0, &marked).unwrap();
+    let word = gpu::word();
+    // The legacy default stream is held, then it is to fill the buffer, as a kernel would.
+    gpu::hold_stream(0, word);
+    gpu::copy_on_stream(0, to.ptr(), from.ptr(), LEN);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            word.store(1, std::sync::atomic::Ordering::Release);
+        });
+        // SAFETY: the range lies in the buffer, which only the stream uses besides.
+        assert_eq!(unsafe { driver.write(id, to.ptr(), LEN, 0, 0) }.unwrap(), LEN);
+    });
+    assert!(std::fs::read(storage.path("f")).unwrap() == marked);
+}
+
+#[test]
+fn imported_memory_is_served_until_it_is_closed() {
+    if !is_emulated_hip("it imports memory by HIP's functions") {
+        return;
+    }
+    const LEN: usize = 300_000;
+    for engines in [&["bounce"][..], ALL] {
+        let (driver, storage) = (driver_with(engines, |_| {}), Storage::here());
+        let (file, content) = random_file(&storage, LEN);
+        let id = driver.register_file(file.as_raw_fd()).unwrap();
+        let exporter = Buffer::alloc(&driver, 0, LEN).unwrap();
+        let read = |at: usize| {
+            // SAFETY: memory of this test, or refused.
+            unsafe { driver.read(id, DevPtr(at), LEN, 0, 0) }.map_err(|e| e.kind())
+        };
+        let at = import(exporter.ptr().0);
+        assert_eq!(read(at), Ok(LEN), "not registered");
+        // SAFETY: nothing is transferred after it was closed, but by refusal.
+        unsafe { driver.register_buffer(DevPtr(at), LEN, 0) }.unwrap();
+        assert_eq!(read(at), Ok(LEN));
+        assert!(content_of(&exporter, LEN) == content, "what the exporter has");
+        // SAFETY: as above.
+        assert_eq!(unsafe { driver.write(id, DevPtr(at), LEN, 0, 0) }.unwrap(), LEN);
+        assert!(std::fs::read(storage.path("f")).unwrap() == content);
+        close(at);
+        assert!(!driver.buffer_info(DevPtr(at), 1).unwrap().current);
+        assert_eq!(read(at), Err(ErrorKind::HipMemoryTypeInvalid));
+        // Another import at the same address is another allocation.
+        let other = Buffer::alloc(&driver, 0, 4096).unwrap();
+        assert_eq!(import(other.ptr().0), at, "addresses come back");
+        assert_eq!(read(at), Err(ErrorKind::InvalidValue), "its own bounds count");
+        driver.deregister_buffer(DevPtr(at)).unwrap();
+        close(at);
+    }
+}
