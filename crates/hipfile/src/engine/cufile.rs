@@ -1,7 +1,7 @@
 //! Storage to CUDA's memory and back with no host copy, by NVIDIA's libcufile where the device says that it can. It stages
 //! nothing: what it cannot carry it leaves to others. It is not for held streams, during which the library may not be called.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{DIRECT_RANK, Engine, Fit, Outcome, Parts, aligned_body, class};
 use crate::buffer::Place;
@@ -19,43 +19,39 @@ const UNIT: u64 = 4096;
 #[derive(Debug)]
 struct Cufile {
     limits: Arc<Limits>,
-    gone: Arc<Gone>,
 }
 
-/// Handles of files that are gone. A destructor calls no GPU library, so they are given back when the engine is used next.
-#[derive(Debug, Default)]
-struct Gone(Mutex<Vec<usize>>);
+/// Handles of files that are gone. A destructor calls no GPU library, so they are given back before the next file is made
+/// known, which may have the same descriptor number, and be another driver's: the library is the process's.
+static GONE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+fn gone() -> MutexGuard<'static, Vec<usize>> {
+    GONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What the library knows a file by, if it takes it.
 #[derive(Debug)]
-struct Known {
-    handle: Option<usize>,
-    gone: Arc<Gone>,
-}
+struct Known(Option<usize>);
 
 impl Drop for Known {
     fn drop(&mut self) {
-        if let Some(handle) = self.handle {
-            self.gone.0.lock().unwrap_or_else(PoisonError::into_inner).push(handle);
-        }
+        gone().extend(self.0);
     }
 }
 
 pub(super) fn new(parts: &Parts) -> Box<dyn Engine> {
-    Box::new(Cufile { limits: Arc::clone(&parts.limits), gone: Arc::default() })
+    Box::new(Cufile { limits: Arc::clone(&parts.limits) })
 }
 
-impl Cufile {
-    /// The file's handle, made at its first transfer. `None` for one that the library does not take.
-    fn handle(&self, files: &dyn DirectFiles, ordinal: u32, file: &FileRecord) -> Option<usize> {
-        let known = file.known_to_library.get_or_init(|| {
-            let gone = std::mem::take(&mut *self.gone.0.lock().unwrap_or_else(PoisonError::into_inner));
-            gone.into_iter().for_each(|handle| files.forget(handle));
-            let handle = file.direct().and_then(|fd| files.know(ordinal, fd).ok());
-            Box::new(Known { handle, gone: Arc::clone(&self.gone) })
-        });
-        known.downcast_ref::<Known>()?.handle
-    }
+/// The file's handle, made at its first transfer. `None` for one that the library does not take.
+fn handle(files: &dyn DirectFiles, ordinal: u32, file: &FileRecord) -> Option<usize> {
+    let known = file.known_to_library.get_or_init(|| {
+        // Not under the lock: a call of the library's may take long.
+        let gone = std::mem::take(&mut *gone());
+        gone.into_iter().for_each(|handle| files.forget(handle));
+        Box::new(Known(file.direct().and_then(|fd| files.know(ordinal, fd).ok())))
+    });
+    known.downcast_ref::<Known>()?.0
 }
 
 impl Engine for Cufile {
@@ -91,7 +87,7 @@ impl Engine for Cufile {
             return Err(Reason::Demoted);
         }
         // Which file systems and drives it can reach the library knows best.
-        self.handle(files, *ordinal, file).map(|_| Fit { rank: DIRECT_RANK, body }).ok_or(Reason::Refused)
+        handle(files, *ordinal, file).map(|_| Fit { rank: DIRECT_RANK, body }).ok_or(Reason::Refused)
     }
 
     fn run(&self, transfer: &Transfer<'_>) -> Outcome {
@@ -106,7 +102,7 @@ impl Engine for Cufile {
             let handle = device
                 .direct_files()
                 .filter(|_| file.direct().is_some())
-                .and_then(|files| Some((files, self.handle(files, *ordinal, file)?)));
+                .and_then(|files| Some((files, handle(files, *ordinal, file)?)));
             let Some((files, handle)) = handle else { return Outcome::yielded(moved, Reason::NoDirectIo) };
             let want = self.limits.direct_max().min(rest.span.unbroken()).min(rest.len());
             let span = rest.span.slice(0, want);

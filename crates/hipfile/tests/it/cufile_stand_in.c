@@ -21,6 +21,7 @@ struct {
     int64_t opens, registers, deregisters, reads, writes, calls;
 } stand_in = {.status = 1 << 4, .most = -1};
 int (*stand_in_copy)(uintptr_t device, void *host, size_t len, int to_device);
+static char known[1 << 16];
 const char hipfile_stands_in_for_libcufile = 1;
 
 Error cuFileDriverOpen(void)
@@ -41,6 +42,9 @@ Error cuFileHandleRegister(void **handle, Descr *descr)
 {
     if (descr->type != 1 || stand_in.register_error)
         return (Error){stand_in.register_error ? (int)stand_in.register_error : 5022, 0};
+    if (descr->handle.fd < 0 || (size_t)descr->handle.fd >= sizeof known ||
+        __atomic_exchange_n(&known[descr->handle.fd], 1, __ATOMIC_SEQ_CST))
+        return (Error){5028, 0}; /* registered already, as numbers count */
     __atomic_fetch_add(&stand_in.registers, 1, __ATOMIC_SEQ_CST);
     *handle = (void *)(intptr_t)(0x1000 + descr->handle.fd);
     return (Error){0, 0};
@@ -48,7 +52,7 @@ Error cuFileHandleRegister(void **handle, Descr *descr)
 
 void cuFileHandleDeregister(void *handle)
 {
-    (void)handle;
+    known[(intptr_t)handle - 0x1000] = 0;
     __atomic_fetch_add(&stand_in.deregisters, 1, __ATOMIC_SEQ_CST);
 }
 

@@ -260,6 +260,23 @@ fn handles_are_given_back_when_files_are_gone() {
     }
 }
 
+/// The library is the process's and goes by numbers of descriptors, which the next driver has again.
+#[test]
+fn a_driver_that_comes_after_another_goes_by_libcufile_too() {
+    let Some(bench) = bench(8 * UNIT, |_, _| {}) else { return };
+    let Bench { driver, file, buffer, knobs, storage, .. } = bench;
+    drop((file, buffer, driver));
+    for round in 1..4 {
+        let driver = driver_with(ENGINES, |config| config.device = DeviceChoice::EmulatedCuda);
+        let open = std::fs::File::options().read(true).write(true).open(storage.path("f")).unwrap();
+        let file = File::register(&driver, open).unwrap();
+        let mut buffer = Buffer::alloc(&driver, 0, 8 * UNIT).unwrap();
+        assert_eq!(file.read_at(&mut buffer, 0..8 * UNIT, 0).unwrap(), 8 * UNIT);
+        assert_eq!(driver.file_info(file.id()).unwrap().engine, "cufile");
+        assert_eq!((get(&knobs.registers), get(&knobs.deregisters)), (round, round - 1));
+    }
+}
+
 /// Before the call, what is queued on the default stream is done: the library knows nothing of it.
 #[test]
 fn transfers_by_libcufile_are_ordered_as_blocking_copies_are() {
