@@ -3,7 +3,7 @@
 
 use crate::nextest::Nextest;
 use crate::steps::{self, Step};
-use crate::{layout, nightly, objects};
+use crate::{layout, nightly, objects, package};
 
 const STEPS: &[Step] = &[
     Step { name: "random", what: "tests that draw operations, a million each", fast: false, run: random },
@@ -25,6 +25,18 @@ const STEPS: &[Step] = &[
         what: "an object of 1 GiB through a network that loses requests",
         fast: false,
         run: objects::large,
+    },
+    Step {
+        name: "reproduce",
+        what: "packages of two clones, the same byte for byte",
+        fast: false,
+        run: package::again::reproduce,
+    },
+    Step {
+        name: "offline",
+        what: "what is shipped, built without a network",
+        fast: false,
+        run: package::again::offline,
     },
     Step { name: "tsan", what: "tests of threads under the thread sanitizer", fast: false, run: tsan },
     Step { name: "miri", what: "the modules that call no system, under Miri", fast: false, run: miri },

@@ -1,6 +1,7 @@
 //! `cargo xtask package`: what others install. An archive, Debian packages, a source for RPMs and a wheel, built against a glibc old
 //! enough for the systems in use and the same byte for byte from one commit. What is in them is staged by `dist`.
 
+pub(crate) mod again;
 mod bill;
 mod build;
 mod debian;
