@@ -65,6 +65,7 @@ const STEPS: &[Step] = &[
         run: clients::run,
     },
     Step { name: "referee", what: "the HIP table against the oldest bindings", fast: false, run: referee },
+    Step { name: "fuzz", what: "hostile input, 10 s for each reader of it", fast: false, run: fuzz },
     Step { name: "dist", what: "the staged tree as it is shipped", fast: false, run: dist_release },
     Step { name: "aarch64", what: "that everything shipped compiles for aarch64", fast: false, run: aarch64 },
     Step { name: "publish", what: "the crates as they would be published", fast: false, run: publish },
@@ -102,6 +103,11 @@ fn build() -> Result<(), String> {
 
 fn dist_debug() -> Result<(), String> {
     dist::stage(true, None).map(|_| ())
+}
+
+/// Needs a nightly toolchain, and says so where there is none.
+fn fuzz() -> Result<(), String> {
+    crate::fuzz::run(10)
 }
 
 fn dist_release() -> Result<(), String> {

@@ -38,6 +38,7 @@ const STEPS: &[Step] = &[
         fast: false,
         run: package::again::offline,
     },
+    Step { name: "fuzz", what: "hostile input, an hour for each reader of it", fast: false, run: fuzz },
     Step { name: "tsan", what: "tests of threads under the thread sanitizer", fast: false, run: tsan },
     Step { name: "miri", what: "the modules that call no system, under Miri", fast: false, run: miri },
 ];
@@ -86,6 +87,12 @@ fn soak() -> Result<(), String> {
         .env("HIPFILE_TEST_SOAK", &seconds)
         .env("HIPFILE_TEST_KILLS", "1000")
         .run()
+}
+
+fn fuzz() -> Result<(), String> {
+    let seconds = setting("HIPFILE_TEST_FUZZ", "3600");
+    let seconds = seconds.parse().map_err(|_| format!("HIPFILE_TEST_FUZZ={seconds}: seconds are needed"));
+    crate::fuzz::run(seconds?)
 }
 
 /// Tests in which threads meet. Left out are those that fork or forbid system calls, which the sanitizer does not survive,

@@ -14,6 +14,7 @@ mod clients;
 mod cmd;
 mod deep;
 mod dist;
+mod fuzz;
 mod layout;
 mod nextest;
 mod nightly;
@@ -39,7 +40,7 @@ usage: cargo xtask COMMAND
   site [--bless]                  the documentation as a site, under target/site; --bless: make docs/reference.md from the headers
   tidy                            the source rules: unsafe list, layers, file sizes, words, links
   deep [--list] [STEP...]         what takes too long for ci: many more random operations (HIPFILE_TEST_OPS), many more
-                                  orders of threads (HIPFILE_TEST_ORDERS), every call failing in turn, the thread
+                                  orders of threads (HIPFILE_TEST_ORDERS), every call failing in turn, a soak, a fuzzer, the thread
                                   sanitizer, Miri
 ";
 

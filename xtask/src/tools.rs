@@ -21,6 +21,7 @@ struct CargoTool {
 
 const CARGO_TOOLS: &[CargoTool] = &[
     CargoTool { name: "nextest", cargo: true, features: "", version: "0.9.143", oldest: [0, 9, 100] },
+    CargoTool { name: "fuzz", cargo: true, features: "", version: "0.13.1", oldest: [0, 12, 0] },
     CargoTool { name: "deny", cargo: true, features: "", version: "0.20.2", oldest: [0, 18, 0] },
     CargoTool {
         name: "mdbook",
