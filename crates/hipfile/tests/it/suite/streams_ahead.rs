@@ -445,10 +445,9 @@ fn a_reserve_of_one_or_two_blocks_serves_large_reads() {
             }
         }
         let gate = word();
-        let first = Variables::new(4096, 0, 0);
-        for stream in &streams[..count] {
+        for (index, stream) in streams[..count].iter().enumerate() {
             stream.hold(gate);
-            bench.read(*stream, 7, &first).unwrap();
+            bench.read(*stream, 7, &Variables::new(4096, 0, index as i64 * 4096)).unwrap();
         }
         let refused = bench.read(streams[count], 7, &Variables::new(LEN, 0, 0)).unwrap_err();
         assert_eq!(refused.kind(), hipfile::ErrorKind::HipDriverError);
