@@ -367,10 +367,13 @@ HIPFILE_API hipFileError_t hipFileDriverSetMaxPinnedMemSize(size_t max_pinned_si
 /** An offset in a file or a buffer, in bytes. Signed; 64 bits. */
 typedef off_t hoff_t;
 
-/** Describes remote memory for an RDMA transfer, for file systems that offer one. */
+/**
+ * Describes GPU memory that is registered with an RDMA device, for the time of one call. What the description says no document
+ * tells; here it is text of `name=value` words that docs/rdma.md lists.
+ */
 typedef struct hipFileRDMAInfo {
-    int version;          /**< version of the description */
-    int desc_len;         /**< bytes in desc_str */
+    int version;          /**< version of the description: 1 */
+    int desc_len;         /**< bytes in desc_str, without the NUL at its end */
     const char *desc_str; /**< the description */
 } hipFileRDMAInfo_t;
 
@@ -385,7 +388,7 @@ typedef struct hipFileRDMAInfo {
  * What `handle` is no document says; here it is the hipFileHandle_t, good from before fs_type is called (once, within
  * hipFileHandleRegister) until deregistration returns.
  *
- * read and write: the buffer is host memory, and info is NULL; GPU memory is staged. A count of fewer bytes than asked for
+ * read and write: the buffer is host memory, and info is NULL; GPU memory is staged, unless RDMA reaches it (below). A count of fewer bytes than asked for
  * is gone on from; a read of 0 bytes is the end of the file, a write of 0 bytes an error (EIO). -1 is the error that errno
  * names (EIO if none), -2 to -4095 is an errno negated, anything else negative or a count of more than was asked for is
  * EIO; EINTR is tried again. If read or write is NULL, the kernel's file of the descriptor is read or written instead.
@@ -395,7 +398,14 @@ typedef struct hipFileRDMAInfo {
  * says otherwise. They may block: who waits for the transfer, a GPU stream included, waits too. They must not start
  * transfers nor wait for one, must not call the GPU runtime on behalf of a stream, and must not unwind.
  *
- * The functions for RDMA are not called in this version.
+ * RDMA: if getRDMADeviceList is given, it is called once, before the first transfer, and sets *hostaddrs to the first of an
+ * array of so many struct sockaddr, which stays as it is until deregistration returns; only AF_INET fits into them. Of the devices
+ * that this machine has, getRDMADevicePriority chooses for each transfer: the highest answer, of equal ones the first, none that
+ * is negative; without that function the first. The GPU memory is registered with the device, and read or write is called with
+ * info; the buffer is the address on the GPU then, which only names the memory, and a read may fill it up to size, counted from
+ * the front. -1 with EOPNOTSUPP has the transfer staged instead, which also happens where a device or the registration is
+ * missing, and for work in the order of a stream. The answers mean what they mean without RDMA, but that a short read is the end of the
+ * file and a short write an error.
  */
 typedef struct hipFileFSOps {
     /** The file system's type, as a static string. */

@@ -270,6 +270,12 @@ pub union AmdFileHandle {
     pub pad: [u8; 8],
 }
 
+/// `hipMemGetHandleForAddressRange`: where the handle goes, the range, the kind of handle, flags.
+pub type ExportFn =
+    unsafe extern "C" fn(*mut c_void, DevicePtr, usize, c_uint, core::ffi::c_ulonglong) -> HipError;
+/// `hipMemRangeHandleTypeDmaBufFd`: the handle is an int.
+pub const RANGE_HANDLE_DMA_BUF_FD: c_uint = 1;
+
 /// `hipAmdFileRead` and `hipAmdFileWrite`; resolved with `hipGetProcAddress`, never by a header.
 pub type AmdFileFn = unsafe extern "C" fn(
     handle: AmdFileHandle,

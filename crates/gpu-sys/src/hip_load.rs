@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::hip::{AmdFileFn, EMULATION_MARKER, HipApi, HipError, OLDEST_RUNTIME_VERSION};
+use crate::hip::{AmdFileFn, EMULATION_MARKER, ExportFn, HipApi, HipError, OLDEST_RUNTIME_VERSION};
 use crate::library::{Library, loaded_objects, object_of};
 
 /// Names the runtime is loaded under, newest first.
@@ -150,6 +150,20 @@ pub fn lookup_amd_file(api: &HipApi, library: Option<Library>) -> Option<(AmdFil
         amd_file_fn(library?.symbol(name))
     };
     Some((find(c"hipAmdFileRead")?, find(c"hipAmdFileWrite")?))
+}
+
+/// hipMemGetHandleForAddressRange, of ROCm 6.4 and newer, which older headers do not declare.
+pub fn lookup_export(api: &HipApi, library: Option<Library>) -> Option<ExportFn> {
+    let mut version = 0;
+    // SAFETY: the table's functions match their prototypes, and `version` is a valid out parameter.
+    let known = unsafe { (api.hipRuntimeGetVersion)(&raw mut version) };
+    let name = c"hipMemGetHandleForAddressRange";
+    let mut address = ask_runtime(api, known.ok().is_ok().then_some(version), name);
+    if address.is_null() {
+        address = library?.symbol(name);
+    }
+    // SAFETY: null is the None of an optional function pointer; a function of this name has this prototype.
+    unsafe { core::mem::transmute::<*mut c_void, Option<ExportFn>>(address) }
 }
 
 fn ask_runtime(api: &HipApi, version: Option<c_int>, name: &CStr) -> *mut c_void {

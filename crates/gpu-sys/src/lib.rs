@@ -12,3 +12,4 @@ pub mod hiprtc;
 pub mod library;
 pub mod rocprofiler;
 mod table;
+pub mod verbs;

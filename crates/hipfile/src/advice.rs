@@ -74,6 +74,9 @@ impl Reason {
                  properties.allow_compat_mode false in cufile.json"
             }
             Reason::HeldStream => "use calls or batches instead of streams where files are reached directly",
+            Reason::NoRdma => {
+                "install rdma-core 34 or newer, and see docs/rdma.md for what registering GPU memory with a device takes"
+            }
             Reason::MountUnknown => "make /proc/self/mountinfo readable in the container or sandbox",
         }
     }

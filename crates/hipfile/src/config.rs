@@ -285,7 +285,7 @@ impl Default for Config {
 }
 
 /// Names HIPFILE_ENGINES takes; a test holds them equal to the engines' own.
-pub const ENGINE_NAMES: &[&str] = &["p2p", "uring", "bounce", "null", "userspace", "cufile"];
+pub const ENGINE_NAMES: &[&str] = &["p2p", "uring", "bounce", "null", "userspace", "cufile", "rdma"];
 
 /// The variable that names the configuration file.
 const FILE_VARIABLE: &str = "HIPFILE_CONFIG";

@@ -89,6 +89,8 @@ mod private;
 mod probe;
 mod queued;
 mod rangemap;
+#[allow(unsafe_code, reason = "calls the verbs of RDMA devices")]
+mod rdma;
 mod reason;
 mod registry;
 mod route;
@@ -135,7 +137,7 @@ pub use stats::{
 };
 pub use stream::{Ask, Caller};
 pub use transfer::MAX_TRANSFER;
-pub use user_fs::UserFs;
+pub use user_fs::{RemoteMemory, UserFs};
 
 /// Whether the emulated GPU is built in. It serves only when asked for.
 pub const EMULATION_BUILT_IN: bool = cfg!(feature = "emulation");

@@ -64,6 +64,7 @@ reasons! {
     UserspaceFs = "userspace-fs": "the file is of a file system of the program's own, whose functions take host memory",
     NoGds = "no-gds": "NVIDIA's GPUDirect Storage does not work on this machine, or would stage itself",
     HeldStream = "held-stream": "a stream is held for it, and NVIDIA's library may not be called meanwhile",
+    NoRdma = "no-rdma": "no RDMA device that the file system names is here, or none can reach the GPU's memory",
 }
 
 impl std::fmt::Display for Reason {

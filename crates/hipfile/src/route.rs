@@ -70,6 +70,8 @@ fn nearest(known: Option<Reason>, why: Reason) -> Reason {
     match known {
         None | Some(Reason::NoSymbols) => why,
         Some(Reason::Configuration) if why != Reason::NoSymbols => why,
+        // Of a file system that knows RDMA the others' refusal says nothing.
+        Some(Reason::UserspaceFs) => why,
         Some(known) => known,
     }
 }
@@ -320,7 +322,7 @@ impl Router {
 
     /// What an engine offers, if it does not rest.
     fn offer(&self, index: usize, engine: &dyn Engine, transfer: &Transfer<'_>) -> Result<Fit, Reason> {
-        if is_users(transfer) != (index == engine::USERSPACE) {
+        if is_users(transfer) != matches!(index, engine::USERSPACE | engine::RDMA) {
             Err(Reason::UserspaceFs)
         } else if !engine.is_direct() || transfer.file.breakers[index].is_open() {
             engine.fit(transfer)

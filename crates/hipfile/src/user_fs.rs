@@ -1,7 +1,8 @@
 //! A file system that lives in this process: what it must do for a file, and its calls, checked. It stages nothing.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::op::Op;
 
@@ -33,6 +34,49 @@ pub trait UserFs: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// As for reads.
     fn write(&self, from: &[u8], offset: u64) -> Result<usize, i32>;
+
+    /// The addresses of the RDMA devices that its server may be reached by, asked for once. None: it knows no RDMA.
+    fn rdma_devices(&self) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
+    /// How well one of those devices suits a transfer between `len` bytes at an address of a GPU and the file; negative: not
+    /// at all. The highest serves.
+    fn rdma_priority(&self, address: usize, len: usize, offset: u64, device: IpAddr) -> i32 {
+        let _ = (address, len, offset, device);
+        0
+    }
+
+    /// Has `len` bytes at an offset of the file written into that memory. As [`UserFs::read`] otherwise; EOPNOTSUPP has the
+    /// bytes read into host memory instead.
+    ///
+    /// # Errors
+    /// As for reads.
+    fn read_by_rdma(&self, len: usize, offset: u64, memory: &RemoteMemory) -> Result<usize, i32> {
+        let _ = (len, offset, memory);
+        Err(libc::EOPNOTSUPP)
+    }
+
+    /// Has that memory read, and what it holds written at an offset of the file.
+    ///
+    /// # Errors
+    /// As for reads.
+    fn write_by_rdma(&self, len: usize, offset: u64, memory: &RemoteMemory) -> Result<usize, i32> {
+        let _ = (len, offset, memory);
+        Err(libc::EOPNOTSUPP)
+    }
+}
+
+/// Registered GPU memory, as a file system of the program's own gets it for one call.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RemoteMemory {
+    /// The version of the description.
+    pub version: i32,
+    /// How an RDMA device reaches the memory, as docs/rdma.md describes it.
+    pub description: String,
+    /// Its address on the GPU: a name for it, and nothing to be read or written.
+    pub address: usize,
 }
 
 /// A file's own file system, and how it is called.
@@ -41,11 +85,12 @@ pub(crate) struct User {
     fs: Arc<dyn UserFs>,
     serialized: AtomicBool,
     turn: Mutex<()>,
+    rdma_devices: OnceLock<Vec<IpAddr>>,
 }
 
 impl User {
     pub(crate) fn new(fs: Arc<dyn UserFs>) -> User {
-        User { fs, serialized: AtomicBool::new(false), turn: Mutex::default() }
+        User { fs, serialized: AtomicBool::new(false), turn: Mutex::default(), rdma_devices: OnceLock::new() }
     }
 
     pub(crate) fn name(&self) -> String {
@@ -59,6 +104,30 @@ impl User {
     /// Whether it is to be called by one thread at a time. A call under way is not waited for by the next one then.
     pub(crate) fn serialize(&self, on: bool) {
         self.serialized.store(on, Ordering::Release);
+    }
+
+    pub(crate) fn rdma_devices(&self) -> &[IpAddr] {
+        self.rdma_devices.get_or_init(|| self.fs.rdma_devices())
+    }
+
+    pub(crate) fn rdma_priority(&self, address: usize, len: usize, offset: u64, device: IpAddr) -> i32 {
+        self.fs.rdma_priority(address, len, offset, device)
+    }
+
+    /// One call: the memory is described as a whole, so nothing is gone on from within it.
+    pub(crate) fn by_rdma(
+        &self,
+        op: Op,
+        len: usize,
+        offset: u64,
+        memory: &RemoteMemory,
+    ) -> (usize, Option<i32>) {
+        let mut once = false;
+        self.all(len, |done| match (op, std::mem::replace(&mut once, true)) {
+            (_, true) if done > 0 => Ok(0),
+            (Op::Read, _) => self.fs.read_by_rdma(len, offset, memory),
+            (Op::Write, _) => self.fs.write_by_rdma(len, offset, memory),
+        })
     }
 
     /// Reads until `into` is full, the file ends or there is an error: how much, and that error.

@@ -1,10 +1,12 @@
 //! A C program's own file system (`hipFileFSOps_t`) as the core wants it. How it is called is decided in the core.
 
-use core::ffi::{CStr, c_void};
+use core::ffi::{CStr, c_int, c_void};
+use std::ffi::CString;
+use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use hipfile::{Op, UserFs};
+use hipfile::{Op, RemoteMemory, UserFs};
 
 use crate::abi::*;
 use crate::guard;
@@ -86,6 +88,75 @@ impl UserFs for FsOps {
         // SAFETY: the caller registered a function of this prototype; the memory is valid for the call.
         result(unsafe { write(handle, from, len, offset as hoff_t, none) })
     }
+
+    fn rdma_devices(&self) -> Vec<IpAddr> {
+        let Some(list) = self.table.getRDMADeviceList else { return Vec::new() };
+        let mut first = core::ptr::null_mut();
+        // SAFETY: the caller registered a function of this prototype; `first` is writable.
+        let count = unsafe { list(self.handle.load(Ordering::Acquire), &raw mut first) };
+        let count = if first.is_null() { 0 } else { usize::try_from(count).unwrap_or(0) };
+        let address = |at: usize| {
+            // SAFETY: the function said that there are so many, one behind the other.
+            let address = unsafe { first.add(at) };
+            // SAFETY: as above; of IPv4 it is as long as any.
+            let address = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
+            let is_v4 = c_int::from(address.sin_family) == libc::AF_INET;
+            is_v4.then(|| IpAddr::from(address.sin_addr.s_addr.to_ne_bytes()))
+        };
+        (0..count).filter_map(address).collect()
+    }
+
+    fn rdma_priority(&self, address: usize, len: usize, offset: u64, device: IpAddr) -> i32 {
+        let Some(priority) = self.table.getRDMADevicePriority else { return 0 };
+        let Some(mut device) = sockaddr_of(device) else { return -1 };
+        let (handle, buffer) =
+            (self.handle.load(Ordering::Acquire), core::ptr::without_provenance_mut(address));
+        // SAFETY: the caller registered a function of this prototype; the address is a name for the memory, and the device's
+        // address is there for the call.
+        unsafe { priority(handle, buffer, len, offset as hoff_t, (&raw mut device).cast()) }
+    }
+
+    fn read_by_rdma(&self, len: usize, offset: u64, memory: &RemoteMemory) -> Result<usize, i32> {
+        let read = self.table.read.ok_or(libc::ENOSYS)?;
+        let handle = self.handle.load(Ordering::Acquire);
+        let buffer = core::ptr::without_provenance_mut(memory.address);
+        // SAFETY: the caller registered a function of this prototype; the description is there for the call.
+        described(memory, |info| unsafe { read(handle, buffer, len, offset as hoff_t, info) })
+    }
+
+    fn write_by_rdma(&self, len: usize, offset: u64, memory: &RemoteMemory) -> Result<usize, i32> {
+        let write = self.table.write.ok_or(libc::ENOSYS)?;
+        let handle = self.handle.load(Ordering::Acquire);
+        let buffer = core::ptr::without_provenance(memory.address);
+        // SAFETY: as above.
+        described(memory, |info| unsafe { write(handle, buffer, len, offset as hoff_t, info) })
+    }
+}
+
+/// A sockaddr with an IPv4 address. That type has no room for another one.
+fn sockaddr_of(device: IpAddr) -> Option<libc::sockaddr_in> {
+    let IpAddr::V4(address) = device else { return None };
+    Some(libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: 0,
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.octets()) },
+        sin_zero: [0; 8],
+    })
+}
+
+/// Gives a function the description of registered memory.
+fn described(
+    memory: &RemoteMemory,
+    call: impl FnOnce(*mut hipFileRDMAInfo_t) -> isize,
+) -> Result<usize, i32> {
+    let text = CString::new(memory.description.as_str()).map_err(|_| libc::EINVAL)?;
+    let mut info = hipFileRDMAInfo_t {
+        version: memory.version,
+        desc_len: memory.description.len() as c_int,
+        desc_str: text.as_ptr(),
+    };
+    guard::set_errno(0);
+    result(call(&raw mut info))
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@ mod direct;
 mod stream;
 
 use std::ffi::{CStr, c_void};
+use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use gpu_sys::hip::{self, AmdFileFn, HipApi, HipError};
+use gpu_sys::hip::{self, AmdFileFn, ExportFn, HipApi, HipError};
 use gpu_sys::hip_load::{self, LoadError, LoadOptions};
 use gpu_sys::library::Library;
 
@@ -34,6 +35,7 @@ struct Hip {
     sees_captures: AtomicBool,
     /// The memory node near each GPU, looked up at first use.
     nodes: OnceLock<Vec<Option<u32>>>,
+    export: OnceLock<Option<ExportFn>>,
     /// Which GPUs share the processor's memory.
     shared: OnceLock<Vec<bool>>,
     apart: apart::Idle,
@@ -107,6 +109,7 @@ fn find(config: &Config) -> Result<Hip, Absence> {
         library,
         sees_captures: AtomicBool::new(false),
         nodes: OnceLock::new(),
+        export: OnceLock::new(),
         shared: OnceLock::new(),
         apart: apart::Idle::default(),
         amd_file: OnceLock::new(),
@@ -288,6 +291,10 @@ impl Hip {
             self.call("wait for the GPU", unsafe { (self.api.hipDeviceSynchronize)() })?;
         }
         Ok(())
+    }
+
+    fn export_fn(&self) -> Option<ExportFn> {
+        *self.export.get_or_init(|| hip_load::lookup_export(&self.api, self.library))
     }
 
     fn find_nodes(&self) -> Vec<Option<u32>> {
@@ -491,6 +498,22 @@ impl Device for Hip {
             done += bytes.len();
         }
         Ok(())
+    }
+
+    fn exports(&self) -> bool {
+        self.export_fn().is_some()
+    }
+
+    fn export(&self, ordinal: u32, start: usize, len: usize) -> Result<Option<OwnedFd>> {
+        let Some(export) = self.export_fn() else { return Ok(None) };
+        let _on = self.on(ordinal)?;
+        let mut fd: i32 = -1;
+        let at = std::ptr::without_provenance_mut(start);
+        // SAFETY: there is room for a descriptor; the range is a number to the runtime.
+        let code = unsafe { export((&raw mut fd).cast(), at, len, hip::RANGE_HANDLE_DMA_BUF_FD, 0) };
+        self.call("export GPU memory", code)?;
+        // SAFETY: the runtime gave it to us to close.
+        Ok((fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
     fn p2p(&self) -> Option<&dyn PeerToPeer> {

@@ -6,7 +6,7 @@ mod cuda;
 mod hip;
 mod topology;
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::buffer::{DevPtr, Span};
@@ -142,6 +142,17 @@ pub(crate) trait Device: Send + Sync + std::fmt::Debug {
 
     /// Copies device memory to host bytes, ordered as the runtime's blocking copies are; lengths must be equal.
     fn download(&self, from: &Span<'_>, to: &mut [u8]) -> Result<()>;
+
+    /// Whether [`Device::export`] may give a descriptor.
+    fn exports(&self) -> bool {
+        false
+    }
+
+    /// A descriptor of a range of a GPU's memory for other drivers of the kernel (a dma-buf); start and length are whole pages.
+    /// `None` where the runtime has none.
+    fn export(&self, _ordinal: u32, _start: usize, _len: usize) -> Result<Option<OwnedFd>> {
+        Ok(None)
+    }
 
     /// File to GPU memory with no host copy, where the runtime has it.
     fn p2p(&self) -> Option<&dyn PeerToPeer> {

@@ -8,6 +8,7 @@ mod chunks;
 mod cufile;
 mod null;
 mod p2p;
+mod rdma;
 mod uring;
 mod userspace;
 
@@ -159,6 +160,7 @@ pub(crate) const ENGINES: &[(&str, Constructor)] = &[
     ("null", null::new),
     ("userspace", userspace::new),
     ("cufile", cufile::new),
+    ("rdma", rdma::new),
 ];
 
 /// The part of a transfer between multiples of `unit`, in the file and in memory.
@@ -192,6 +194,9 @@ pub(crate) const LAST_RESORT: usize = 2;
 /// The index of the engine that serves files of the program's own file systems, and no others.
 pub(crate) const USERSPACE: usize = 4;
 
+/// The index of the engine that serves such files without staging.
+pub(crate) const RDMA: usize = 6;
+
 /// The index of the engine that stages by io_uring.
 pub(crate) const URING: usize = 1;
 
@@ -216,6 +221,7 @@ mod tests {
         assert!(ENGINES.len() <= crate::stats::MAX_ENGINES);
         assert_eq!((NAMES[LAST_RESORT], NAMES[URING], NAMES[USERSPACE]), ("bounce", "uring", "userspace"));
         assert_eq!(NAMES[P2P], "p2p");
+        assert_eq!(NAMES[RDMA], "rdma");
         let parts = Parts {
             blocks: BlockPool::new(1 << 16, 1 << 16, None),
             helpers: Arc::new(Helpers::new(0)),

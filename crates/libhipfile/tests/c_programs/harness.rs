@@ -44,6 +44,8 @@ pub(crate) struct Program {
     silent: bool,
     limit: Duration,
     input: Option<usize>,
+    /// A source beside the program's, and the library that it is built as.
+    beside: Option<(&'static str, &'static str)>,
 }
 
 impl Program {
@@ -68,6 +70,7 @@ impl Program {
             silent: false,
             limit: Duration::from_secs(60),
             input: None,
+            beside: None,
         }
     }
 
@@ -115,6 +118,12 @@ impl Program {
         self
     }
 
+    /// A source of `tests/c` that is built as a library of this name, which it finds.
+    pub(crate) fn beside(mut self, source: &'static str, library: &'static str) -> Program {
+        self.beside = Some((source, library));
+        self
+    }
+
     /// Compiles and runs it; fails the test unless it ends as it should and says so.
     pub(crate) fn run(self, variant: Variant) {
         if let Some(reason) = missing(variant) {
@@ -153,7 +162,25 @@ impl Program {
                 (0..len as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
             fs::write(dir.path().join("input"), bytes).expect("the input file");
         }
-        let mut command = self.command(variant, &program);
+        if let Some((source, library)) = self.beside {
+            let mut cc = Command::new(tool("CC", "cc"));
+            cc.args([
+                "-std=c11",
+                "-D_GNU_SOURCE",
+                "-O1",
+                "-g",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-shared",
+                "-fPIC",
+            ]);
+            cc.arg(manifest_dir().join("tests/c").join(source)).arg("-o").arg(dir.path().join(library));
+            cc.arg(format!("-Wl,-soname,{library}"));
+            let out = cc.output().unwrap_or_else(|e| panic!("{cc:?}: {e}"));
+            assert!(out.status.success(), "{cc:?}: {}", String::from_utf8_lossy(&out.stderr));
+        }
+        let mut command = self.command(variant, &program, dir.path());
         command.current_dir(dir.path());
         let limit = if variant == Variant::Valgrind { self.limit * 4 } else { self.limit };
         run_within(command, dir.path(), limit)
@@ -200,7 +227,7 @@ impl Program {
         }
     }
 
-    fn command(&self, variant: Variant, program: &Path) -> Command {
+    fn command(&self, variant: Variant, program: &Path, dir: &Path) -> Command {
         let dist = dist();
         let mut command = if variant == Variant::Valgrind {
             let mut valgrind = Command::new("valgrind");
@@ -217,6 +244,9 @@ impl Program {
         let mut search = vec![dist.join("lib")];
         if self.libraries != Libraries::NoRuntime {
             search.push(dist.join("lib/hip-emu"));
+        }
+        if self.beside.is_some() {
+            search.push(dir.to_owned());
         }
         // Nothing of the caller's environment: its HIPFILE_* and HIP_EMU_* would change what is tested.
         command
