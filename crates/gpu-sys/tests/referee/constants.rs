@@ -87,8 +87,14 @@ same_constants! {
 }
 
 /// Ours alone, or in the headers a cast that the bindings leave out.
-const NOT_IN_THE_BINDINGS: &[&str] =
-    &["STREAM_LEGACY", "STREAM_PER_THREAD", "OLDEST_RUNTIME_VERSION", "EMULATION_MARKER"];
+const NOT_IN_THE_BINDINGS: &[&str] = &[
+    "STREAM_LEGACY",
+    "STREAM_PER_THREAD",
+    "OLDEST_RUNTIME_VERSION",
+    "EMULATION_MARKER",
+    // Only in the newer ones: that of a function of ROCm 6.4.
+    "RANGE_HANDLE_DMA_BUF_FD",
+];
 
 same_errors! {
     SUCCESS = hipError_t_hipSuccess;
