@@ -128,8 +128,11 @@ fn answer(opcode: u32, node: u64, body: &[u8]) -> Option<Result<Vec<u8>, i32>> {
         1 => Err(ENOENT),
         // GETATTR
         3 => Ok([fields64(&[60]), fields32(&[0, 0]), attributes(node)].concat()),
-        // OPEN, OPENDIR
-        14 | 27 => Ok(vec![0; 16]),
+        // OPEN: what is cached is kept (FOPEN_KEEP_CACHE). To drop it, the kernel would wait for the page that a read hangs on, and
+        // whoever opens the file again would hang with that read.
+        14 => Ok([fields64(&[0]), fields32(&[2, 0])].concat()),
+        // OPENDIR
+        27 => Ok(vec![0; 16]),
         // READ
         15 => {
             let (offset, wanted) = (u64_at(body, 8), u64::from(u32_at(body, 16)));
