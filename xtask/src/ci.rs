@@ -65,9 +65,6 @@ const STEPS: &[Step] = &[
         run: clients::run,
     },
     Step { name: "referee", what: "the HIP table against the oldest bindings", fast: false, run: referee },
-    Step { name: "fuzz", what: "hostile input, 10 s for each reader of it", fast: false, run: fuzz },
-    Step { name: "dist", what: "the staged tree as it is shipped", fast: false, run: dist_release },
-    Step { name: "aarch64", what: "that everything shipped compiles for aarch64", fast: false, run: aarch64 },
     Step { name: "publish", what: "the crates as they would be published", fast: false, run: publish },
     Step { name: "package", what: "what others install", fast: false, run: packages },
     Step { name: "readme", what: "the first command of README.md", fast: false, run: readme },
@@ -103,28 +100,6 @@ fn build() -> Result<(), String> {
 
 fn dist_debug() -> Result<(), String> {
     dist::stage(true, None).map(|_| ())
-}
-
-/// Needs a nightly toolchain, and says so where there is none.
-fn fuzz() -> Result<(), String> {
-    crate::fuzz::run(10)
-}
-
-fn dist_release() -> Result<(), String> {
-    dist::stage(false, None).map(|_| ())
-}
-
-/// Nobody has run it there; that it compiles is all that is said of it.
-fn aarch64() -> Result<(), String> {
-    const TARGET: &str = "aarch64-unknown-linux-gnu";
-    if let Err(why) = cmd("rustup").words("target add").arg(TARGET).run() {
-        println!("SKIP: aarch64: the compiler has no library for it: {why}");
-        return Ok(());
-    }
-    cargo()
-        .words("check --locked -p libhipfile -p hipfile-tools -p hip-emu-so -p hip-emu-rtc-so --target")
-        .arg(TARGET)
-        .run()
 }
 
 /// What can be published, in any order: cargo finds the right one. Nothing is sent, and nothing built again.
@@ -223,7 +198,7 @@ fn readme() -> Result<(), String> {
 }
 
 fn examples() -> Result<(), String> {
-    let dist = layout::dist(false);
+    let dist = package::tree()?;
     let dir = scratch("examples")?;
     let staged = dist.join("share/doc/hipfile/examples");
     cmd("cp").arg("-R").arg(staged.join(".")).arg(&dir).run()?;

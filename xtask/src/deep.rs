@@ -1,6 +1,7 @@
 //! `cargo xtask deep`: what takes longer than `ci` has time for, in steps like its own. What a step checks is in the tests
 //! that it starts.
 
+use crate::cmd::{cargo, cmd};
 use crate::nextest::Nextest;
 use crate::steps::{self, Step};
 use crate::{layout, nightly, objects, package};
@@ -39,6 +40,7 @@ const STEPS: &[Step] = &[
         run: package::again::offline,
     },
     Step { name: "fuzz", what: "hostile input, an hour for each reader of it", fast: false, run: fuzz },
+    Step { name: "aarch64", what: "that everything shipped compiles for aarch64", fast: false, run: aarch64 },
     Step { name: "tsan", what: "tests of threads under the thread sanitizer", fast: false, run: tsan },
     Step { name: "miri", what: "the modules that call no system, under Miri", fast: false, run: miri },
 ];
@@ -76,6 +78,19 @@ fn faults() -> Result<(), String> {
         .test_binary("hipfile", "it")
         .filter("test(suite::fault_matrix)")
         .env("HIPFILE_TEST_FAULTS", "all")
+        .run()
+}
+
+/// Nobody has run it there; that it compiles is all that is said of it.
+fn aarch64() -> Result<(), String> {
+    const TARGET: &str = "aarch64-unknown-linux-gnu";
+    if let Err(why) = cmd("rustup").words("target add").arg(TARGET).run() {
+        println!("SKIP: aarch64: the compiler has no library for it: {why}");
+        return Ok(());
+    }
+    cargo()
+        .words("check --locked -p libhipfile -p hipfile-tools -p hip-emu-so -p hip-emu-rtc-so --target")
+        .arg(TARGET)
         .run()
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn run() -> Result<PathBuf, String> {
     let built = build::all(&epoch)?;
     let bill = bill::Bill::new()?;
     let version = layout::version()?;
-    let name = format!("hipfile-{version}-linux-x86_64");
+    let name = name(&version);
     let symbols = home.join(format!("{name}-debug"));
     let stripped = build::split_symbols(&built, &home.join("stripped"), &symbols)?;
     build::check(&stripped)?;
@@ -60,6 +60,18 @@ pub(crate) fn run() -> Result<PathBuf, String> {
         println!("{}", path.display());
     }
     Ok(home)
+}
+
+/// The tree that the archive is packed from, as it is used.
+///
+/// # Errors
+/// The version cannot be found.
+pub(crate) fn tree() -> Result<PathBuf, String> {
+    Ok(home().join(name(&layout::version()?)))
+}
+
+fn name(version: &str) -> String {
+    format!("hipfile-{version}-linux-x86_64")
 }
 
 /// When the commit was made, in seconds: the time that all files get.
