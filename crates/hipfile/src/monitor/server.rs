@@ -129,6 +129,10 @@ fn serve(board: &Board, doors: &Doors) {
         let mut starved = false;
         for (at, listener) in doors.listeners.iter().enumerate().filter(|(at, _)| ready[*at]) {
             for _ in 0..AT_ONCE {
+                // Also between two peers: somebody else's socket may have this number by now, and be one that waits.
+                if !doors.are_intact() {
+                    return;
+                }
                 let accept =
                     |listener: &Private<UnixListener>| sys::at(Site::StatisticsAccept, || listener.accept());
                 match listener.as_ref().map(accept) {
