@@ -144,7 +144,7 @@ fn behaviour_100_check_handle_and_read_agree() {
         }
     }
     let mounted = Mounted { at: tempfile::tempdir_in(at).unwrap(), loop_device: None };
-    match fuse::serve(mounted.at.path()) {
+    match fuse::serve(mounted.at.path(), vec![7; 1 << 20]) {
         Ok(()) => agree(&mounted.at.path().join(fuse::NAME), Some(Reason::FileSystem)),
         Err(why) => skip("FUSE", &why),
     }

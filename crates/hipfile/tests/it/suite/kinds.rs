@@ -6,11 +6,12 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::Command;
 
 use hipfile::{DevPtr, Driver, Entry, EventStatus, FileId, Op, RawBatch, Result};
+use test_support::fuse;
 
 use crate::support::gpu::is_emulated_hip;
 use crate::support::memory::{Kind, Memory};
 use crate::support::streams::{self, Stream, Variables, Watchdog};
-use crate::support::{HugePages, Random, Storage, driver_with, fuse, operations, skip};
+use crate::support::{HugePages, Random, Storage, driver_with, operations, skip};
 
 /// Usable bytes of each memory: beyond the second border of one that is mapped in pieces of 2 MiB.
 const SPACE: usize = (2 << 20) + 20_000;

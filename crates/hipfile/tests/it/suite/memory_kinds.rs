@@ -8,17 +8,9 @@ use hipfile::{Buffer, Config, DevPtr, Driver, ErrorKind, File, FileId, PageCache
 
 use crate::support::gpu::is_emulated_hip;
 use crate::support::memory::{Kind, Memory, map, unmap};
-use crate::support::{Random, Storage, driver, driver_with};
+use crate::support::{Storage, driver, driver_with};
 
 const ALL: &[&str] = &["p2p", "uring", "bounce"];
-
-/// A file of random bytes.
-fn random_file(storage: &Storage, len: usize) -> (std::fs::File, Vec<u8>) {
-    let mut content = vec![0; len];
-    Random::new().fill(&mut content);
-    std::fs::write(storage.path("f"), &content).unwrap();
-    (std::fs::File::options().read(true).write(true).open(storage.path("f")).unwrap(), content)
-}
 
 fn register(driver: &Driver, ptr: usize, len: usize) -> Result<(), ErrorKind> {
     // SAFETY: the tests keep the memory, or have freed it knowingly: then nothing is transferred before the library is told.
@@ -46,7 +38,7 @@ fn free(at: usize) {
 #[test]
 fn behaviour_33_overlapping_registrations_are_accepted_and_told_apart() {
     let (driver, storage) = (driver(), Storage::here());
-    let (file, content) = random_file(&storage, 12 << 20);
+    let (file, content) = storage.random_file(12 << 20);
     let file = File::register(&driver, file).unwrap();
     let buffer = Buffer::alloc(&driver, 0, 12 << 20).unwrap();
     driver.deregister_buffer(buffer.ptr()).unwrap();
@@ -78,7 +70,7 @@ fn behaviour_33_overlapping_registrations_are_accepted_and_told_apart() {
 fn behaviour_34_three_tensors_of_one_allocation_keep_apart() {
     for engines in [&["bounce"][..], ALL] {
         let (driver, storage) = (driver_with(engines, |_| {}), Storage::here());
-        let (file, content) = random_file(&storage, 300_000);
+        let (file, content) = storage.random_file(300_000);
         let file = File::register(&driver, file).unwrap();
         let buffer = Buffer::alloc(&driver, 0, 1 << 20).unwrap();
         driver.deregister_buffer(buffer.ptr()).unwrap();
@@ -106,7 +98,7 @@ fn behaviour_35_memory_mapped_in_pieces_is_served_across_its_borders() {
     for engines in [&["bounce"][..], &["uring", "bounce"], ALL] {
         let driver = driver_with(engines, |c| c.direct_min = 4096);
         for storage in [Some(Storage::here()), Storage::ext4(&[])].into_iter().flatten() {
-            let (file, content) = random_file(&storage, 3 * PIECE);
+            let (file, content) = storage.random_file(3 * PIECE);
             let id = driver.register_file(file.as_raw_fd()).unwrap();
             for registered in [true, false] {
                 let mut memory = Memory::new(Kind::Mapped, 2 * PIECE + 16_384, 3);
@@ -150,7 +142,7 @@ fn behaviour_43_a_registration_never_outlives_its_allocation() {
     }
     for engines in [&["bounce"][..], ALL] {
         let (driver, storage) = (driver_with(engines, |_| {}), Storage::here());
-        let (file, content) = random_file(&storage, 1 << 20);
+        let (file, content) = storage.random_file(1 << 20);
         let file = File::register(&driver, file).unwrap();
         let at = malloc(64 << 10);
         register(&driver, at, 64 << 10).unwrap();
@@ -187,7 +179,7 @@ fn behaviour_36_memory_that_begins_and_ends_within_pages_is_served_directly() {
     }
     for engines in [&["p2p", "bounce"][..], &["bounce"], ALL] {
         let (driver, storage) = (driver_with(engines, |_| {}), Storage::here());
-        let (file, content) = random_file(&storage, 2 << 20);
+        let (file, content) = storage.random_file(2 << 20);
         let file = File::register(&driver, file).unwrap();
         let mut memory = Memory::new(Kind::Device, (1 << 20) + 512, 3);
         let inside = DevPtr(memory.ptr().0 + 512);
@@ -225,7 +217,7 @@ fn behaviour_58_only_the_gpu_that_owns_the_memory_is_used() {
     };
     let before: Vec<usize> = (0..8).map(used).collect();
     let (driver, storage) = (driver_with(ALL, |_| {}), Storage::here());
-    let (file, _) = random_file(&storage, 3 << 20);
+    let (file, _) = storage.random_file(3 << 20);
     let file = File::register(&driver, file).unwrap();
     let mut buffer = Buffer::alloc(&driver, 3, 3 << 20).unwrap();
     assert_eq!(file.read_at(&mut buffer, 0..3 << 20, 0).unwrap(), 3 << 20);
@@ -241,7 +233,7 @@ fn a_hundred_thousand_registrations_stay_fast() {
     const EACH: usize = 512;
     let driver = driver_with(&["null"], |_| {});
     let storage = Storage::here();
-    let (file, _) = random_file(&storage, 4096);
+    let (file, _) = storage.random_file(4096);
     let file = File::register(&driver, file).unwrap();
     let buffer = Buffer::alloc(&driver, 0, MANY * EACH).unwrap();
     driver.deregister_buffer(buffer.ptr()).unwrap();
@@ -286,7 +278,7 @@ fn behaviour_42_host_memory_is_read_and_written_in_place_around_the_cache() {
     let driver = driver_with(ALL, change);
     let all = [Some(Storage::here()), Storage::ext4(&[]), Storage::xfs(), Storage::tmpfs()];
     for storage in all.into_iter().flatten() {
-        let (file, mut content) = random_file(&storage, LEN + 777);
+        let (file, mut content) = storage.random_file(LEN + 777);
         let id = driver.register_file(file.as_raw_fd()).unwrap();
         for kind in [Kind::Managed, Kind::Pinned, Kind::Plain, Kind::Odd] {
             let mut memory = Memory::new(kind, LEN + 8192, 9);

@@ -10,16 +10,9 @@ use hipfile::{Buffer, Config, DevPtr, Driver, ErrorKind, Fallback, PageCache, Re
 
 use crate::support::gpu::{self, is_emulated_hip};
 use crate::support::memory::{Kind, Memory, close, import};
-use crate::support::{Random, Storage, driver_with};
+use crate::support::{Storage, driver_with};
 
 const ALL: &[&str] = &["p2p", "uring", "bounce"];
-
-fn random_file(storage: &Storage, len: usize) -> (std::fs::File, Vec<u8>) {
-    let mut content = vec![0; len];
-    Random::new().fill(&mut content);
-    std::fs::write(storage.path("f"), &content).unwrap();
-    (std::fs::File::options().read(true).write(true).open(storage.path("f")).unwrap(), content)
-}
 
 fn content_of(buffer: &Buffer, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
@@ -34,7 +27,7 @@ fn behaviour_37_pinning_may_fail_at_any_time() {
     }
     const LEN: usize = 1 << 20;
     let (storage, mut pinned) = (Storage::here(), 0);
-    let (file, content) = random_file(&storage, LEN);
+    let (file, content) = storage.random_file(LEN);
     for (n, when) in
         [When::Nth(1), When::Every, When::Nth(2), When::Nth(1), When::Every].into_iter().enumerate()
     {
@@ -70,7 +63,7 @@ fn behaviour_38_a_gpu_that_storage_cannot_reach_is_said_so_and_served() {
     }
     const LEN: usize = 64 << 10;
     let Some(storage) = Storage::ext4(&[]) else { return };
-    let (file, content) = random_file(&storage, LEN);
+    let (file, content) = storage.random_file(LEN);
     // What drivers say without peer-to-peer, or with a window too small: no device, remote I/O, no memory, an invalid argument.
     for (errno, reason) in [
         (libc::ENODEV, Reason::NoStorageDevice),
@@ -124,7 +117,7 @@ fn behaviour_158_memory_that_is_shared_is_read_and_written_in_place() {
             return;
         };
         for storage in [Some(Storage::here()), Storage::ext4(&[]), Storage::tmpfs()].into_iter().flatten() {
-            let (file, mut content) = random_file(&storage, LEN + 777);
+            let (file, mut content) = storage.random_file(LEN + 777);
             let id = driver.register_file(file.as_raw_fd()).unwrap();
             let mut memory = Memory::new(Kind::Device, LEN + 8192, 5);
             for registered in [false, true] {
@@ -163,7 +156,7 @@ fn behaviour_158_what_is_queued_before_is_waited_for() {
     const LEN: usize = 256 << 10;
     let Some(driver) = shared(|_| {}) else { return };
     let (storage, marked) = (Storage::here(), vec![7; LEN]);
-    let (file, _) = random_file(&storage, LEN);
+    let (file, _) = storage.random_file(LEN);
     let id = driver.register_file(file.as_raw_fd()).unwrap();
     let (mut from, to) = (Buffer::alloc(&driver, 0, LEN).unwrap(), Buffer::alloc(&driver, 0, LEN).unwrap());
     from.upload(0, &marked).unwrap();
@@ -190,7 +183,7 @@ fn imported_memory_is_served_until_it_is_closed() {
     const LEN: usize = 300_000;
     for engines in [&["bounce"][..], ALL] {
         let (driver, storage) = (driver_with(engines, |_| {}), Storage::here());
-        let (file, content) = random_file(&storage, LEN);
+        let (file, content) = storage.random_file(LEN);
         let id = driver.register_file(file.as_raw_fd()).unwrap();
         let exporter = Buffer::alloc(&driver, 0, LEN).unwrap();
         let read = |at: usize| {

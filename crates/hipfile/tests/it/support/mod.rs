@@ -2,7 +2,6 @@
 
 #[cfg(debug_assertions)]
 pub(crate) mod faulty;
-pub(crate) mod fuse;
 pub(crate) mod gpu;
 pub(crate) mod memory;
 pub(crate) mod model;
@@ -190,6 +189,14 @@ impl Storage {
         }
     }
 
+    /// A file `f` of random bytes, open both ways, and its content.
+    pub(crate) fn random_file(&self, len: usize) -> (std::fs::File, Vec<u8>) {
+        let mut content = vec![0; len];
+        Random::new().fill(&mut content);
+        std::fs::write(self.path("f"), &content).unwrap();
+        (std::fs::File::options().read(true).write(true).open(self.path("f")).unwrap(), content)
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -234,7 +241,7 @@ impl Storage {
         let scratch = scratch_folder();
         let folder = scratch.path().join("mnt");
         std::fs::create_dir(&folder).expect("an empty folder");
-        match fuse::serve(&folder) {
+        match test_support::fuse::serve(&folder, Vec::new()) {
             Ok(()) => {
                 Some(Storage { name: "FUSE".into(), folder, mounted: true, only: None, _scratch: scratch })
             }
