@@ -30,10 +30,8 @@ use hipfile::{Config, PageCache};
 
 use crate::failure::{Failure, note};
 use crate::{Tool, device, standard, units};
-use contender::{Baseline, Door, Lab, Who};
+use contender::{Baseline, Door, Lab};
 use job::{Cache, Job, Mix};
-use report::{Report, Skipped};
-use rounds::{Entry, run_rounds};
 use subject::Subject;
 pub(crate) use tune::Tune;
 
@@ -244,20 +242,11 @@ impl Tool for Bench {
         let lab = Lab { subject: &subject, gpu: self.gpu, driver: &opened.0 };
         let baselines = if self.alone { &[][..] } else { &self.baseline };
         let repeat = self.repeat.unwrap_or(5);
+        let comparison = sweep::Comparison { lab, device, repeat };
         if let Some(folder) = &self.report {
-            return sweep::Sweep { lab, device, config, job, baselines, repeat }.run(folder);
+            return sweep::Sweep { comparison, baselines, config, job }.run(folder);
         }
-        let mut entries =
-            vec![Entry::new("hipfile", &Who::Library(self.door, Box::new(config)), &job, &lab)?];
-        let mut skipped = Vec::new();
-        for &baseline in baselines {
-            match Entry::new(baseline.name(), &Who::Baseline(baseline), &job, &lab) {
-                Ok(entry) => entries.push(entry),
-                Err(why) => skipped.push(Skipped { name: baseline.name().to_owned(), why: why.to_string() }),
-            }
-        }
-        run_rounds(&mut entries, &lab, repeat)?;
-        let report = Report::new(device, &subject, &job, self.door, repeat, &entries, skipped);
+        let report = comparison.run(self.door, &config, &job, baselines)?;
         match self.json {
             true => print_json(&report),
             false => standard::out(&report.to_string()),

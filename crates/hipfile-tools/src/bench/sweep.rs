@@ -23,14 +23,46 @@ const SMALL: usize = 4 << 10;
 /// How long one run takes at most, unless the command line says.
 const TIME: Duration = Duration::from_secs(1);
 
-/// What the command line says.
-pub(super) struct Sweep<'a> {
+/// The library beside baselines.
+pub(super) struct Comparison<'a> {
     pub(super) lab: Lab<'a>,
     pub(super) device: Device,
+    pub(super) repeat: u32,
+}
+
+impl Comparison<'_> {
+    /// Runs a job by all of them; a baseline that cannot is named in the report.
+    ///
+    /// # Errors
+    /// The library cannot be made ready, or a run fails.
+    pub(super) fn run(
+        &self,
+        door: Door,
+        config: &Config,
+        job: &Job,
+        baselines: &[Baseline],
+    ) -> Result<Report, Failure> {
+        let who = Who::Library(door, Box::new(config.clone()));
+        let mut entries = vec![Entry::new("hipfile", &who, job, &self.lab)?];
+        let mut skipped = Vec::new();
+        for &baseline in baselines {
+            match Entry::new(baseline.name(), &Who::Baseline(baseline), job, &self.lab) {
+                Ok(entry) => entries.push(entry),
+                Err(why) => skipped.push(Skipped { name: baseline.name().to_owned(), why: why.to_string() }),
+            }
+        }
+        run_rounds(&mut entries, &self.lab, self.repeat)?;
+        Ok(Report::new(self.device.clone(), self.lab.subject, job, door, self.repeat, &entries, skipped))
+    }
+}
+
+/// A job that is run in many sizes and depths.
+pub(super) struct Sweep<'a> {
+    pub(super) comparison: Comparison<'a>,
+    /// In calls of many sizes; with many requests under way there are others.
+    pub(super) baselines: &'a [Baseline],
     pub(super) config: Config,
     pub(super) job: Job,
-    pub(super) baselines: &'a [Baseline],
-    pub(super) repeat: u32,
 }
 
 impl Sweep<'_> {
@@ -42,7 +74,7 @@ impl Sweep<'_> {
         let sizes = SIZES.into_iter().filter(|size| *size as u64 <= self.job.span);
         let by_size = sizes.map(|block| {
             note(format_args!("calls of {}", show_size(block as u64)));
-            self.point(Door::Sync, &self.config, &Job { block, ..self.limited() }, self.baselines)
+            self.comparison.run(Door::Sync, &self.config, &Job { block, ..self.limited() }, self.baselines)
         });
         let mut series = vec![Series { reports: by_size.collect::<Result<_, _>>()?, by: By::Size }];
         if !self.job.mix.writes() {
@@ -58,7 +90,7 @@ impl Sweep<'_> {
                     depth,
                     ..self.limited()
                 };
-                self.point(Door::Batch, &around, &job, &[Baseline::Pread, Baseline::Uring16])
+                self.comparison.run(Door::Batch, &around, &job, &[Baseline::Pread, Baseline::Uring16])
             });
             series.push(Series { reports: by_depth.collect::<Result<_, _>>()?, by: By::Depth });
         }
@@ -67,25 +99,5 @@ impl Sweep<'_> {
 
     fn limited(&self) -> Job {
         Job { limit: self.job.limit.or(Some(TIME)), ..self.job.clone() }
-    }
-
-    fn point(
-        &self,
-        door: Door,
-        config: &Config,
-        job: &Job,
-        baselines: &[Baseline],
-    ) -> Result<Report, Failure> {
-        let who = Who::Library(door, Box::new(config.clone()));
-        let mut entries = vec![Entry::new("hipfile", &who, job, &self.lab)?];
-        let mut skipped = Vec::new();
-        for baseline in baselines {
-            match Entry::new(baseline.name(), &Who::Baseline(*baseline), job, &self.lab) {
-                Ok(entry) => entries.push(entry),
-                Err(why) => skipped.push(Skipped { name: baseline.name().to_owned(), why: why.to_string() }),
-            }
-        }
-        run_rounds(&mut entries, &self.lab, self.repeat)?;
-        Ok(Report::new(self.device.clone(), self.lab.subject, job, door, self.repeat, &entries, skipped))
     }
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use hipfile::{Config, Driver, Kind, PageCache, Setting, Unit, Value};
+use hipfile::{Config, Driver, Kind, PageCache, SETTINGS, Setting, Unit, Value};
 
 use super::contender::{Door, Lab, Who};
 use super::job::{Cache, Job};
@@ -249,8 +249,12 @@ fn set(knob: &Knob, config: &mut Config, value: u64) -> Result<(), Failure> {
     set.map_err(|invalid| Failure::new(knob.setting, format_args!("{value}: {invalid}")))
 }
 
-/// As it stands in a configuration file.
-fn written(setting: &Setting, value: u64) -> String {
+/// The value as it stands in a configuration file.
+fn written(setting: &Setting, config: &Config) -> String {
+    let value = match setting.get(config) {
+        Value::Number(value) => value,
+        other => return other.to_string(),
+    };
     let is_size = matches!(setting.kind, Kind::Number { unit: Unit::Bytes, .. });
     let units = [("G", 30), ("M", 20), ("K", 10)];
     let unit = units.iter().find(|(_, bits)| value >> bits << bits == value && value > 0);
@@ -289,18 +293,14 @@ fn configuration(
         show_size(subject.size),
         subject.fs_type,
     );
-    let names: Vec<&str> = findings.iter().map(|finding| finding.knob.setting).collect();
-    let mut some = false;
-    for (_, name) in names.iter().enumerate().filter(|(at, name)| !names[..*at].contains(name)) {
-        let Some(setting) = Setting::named(name) else { continue };
-        if let (Value::Number(new), true) = (setting.get(after), setting.get(after) != setting.get(before)) {
-            let _ = writeln!(text, "{name} = {}", written(setting, new));
-            some = true;
-        }
-    }
-    if !some {
-        text.push_str("# Nothing pays: the settings in force are right.\n");
-    }
+    let changed = SETTINGS.iter().filter(|setting| setting.get(after) != setting.get(before));
+    let lines: String =
+        changed.map(|setting| format!("{} = {}\n", setting.name, written(setting, after))).collect();
+    text.push_str(if lines.is_empty() {
+        "# Nothing pays: the settings in force are right.\n"
+    } else {
+        &lines
+    });
     text.push_str("\n# What was measured, in GB/s; in brackets times as fast as the first (lowest, highest of the pairs).\n");
     for finding in findings {
         let Workload { cache, block, .. } = finding.knob.workload;
@@ -376,10 +376,15 @@ mod tests {
 
     #[test]
     fn sizes_are_written_as_people_write_them() {
-        let written = |name: &str, value| written(Setting::named(name).expect("a setting"), value);
+        let written = |name: &str, value| {
+            let setting = Setting::named(name).expect("a setting");
+            let mut config = Config::default();
+            setting.set(&mut config, &Value::Number(value)).expect("a value");
+            written(setting, &config)
+        };
         assert_eq!(written("block_size", 2 * MIB), "\"2M\"");
         assert_eq!(written("uring_min", 0), "0");
         assert_eq!(written("uring_min", 1 << 40), "\"1024G\"");
-        assert_eq!(written("queue_depth", 1024), "1024");
+        assert_eq!(written("queue_depth", 64), "64");
     }
 }
