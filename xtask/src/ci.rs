@@ -163,9 +163,9 @@ fn referee() -> Result<(), String> {
 /// The database of known faults is not part of the checkout, and machines that build may not reach it: it is used
 /// where somebody fetched it (`cargo deny fetch db`), and never fetched here.
 fn deny() -> Result<(), String> {
-    tools::cargo_tool("deny")?.words("--locked check bans licenses sources").run()?;
+    tools::tool("deny")?.words("--locked check bans licenses sources").run()?;
     if tools::has_advisories() {
-        tools::cargo_tool("deny")?.words("--offline check advisories").run()
+        tools::tool("deny")?.words("--offline check advisories").run()
     } else {
         println!(
             "SKIP: known faults of dependencies: the database is not on this machine (cargo deny fetch db)"

@@ -22,7 +22,7 @@ pub(crate) fn run(seconds: u64) -> Result<(), String> {
             fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         }
         nightly
-            .within(tools::cargo_tool("fuzz")?)
+            .within(tools::tool("fuzz")?)
             .env("ASAN_OPTIONS", "detect_leaks=0")
             .words("run --target-dir")
             .arg(layout::target().join("fuzz"))

@@ -100,7 +100,7 @@ impl Nextest {
     }
 
     fn command(&self) -> Result<Cmd, String> {
-        let mut command = tools::cargo_tool("nextest")?
+        let mut command = tools::tool("nextest")?
             .words("run --locked --no-tests fail")
             .words(&self.select)
             .arg("--profile")

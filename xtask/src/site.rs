@@ -45,7 +45,7 @@ fn build() -> Result<PathBuf, String> {
     if site.exists() {
         fs::remove_dir_all(&site).map_err(|e| format!("{}: {e}", site.display()))?;
     }
-    tools::program("mdbook")?
+    tools::tool("mdbook")?
         .arg("build")
         .arg(layout::root().join("docs"))
         .arg("--dest-dir")

@@ -11,6 +11,8 @@ struct CargoTool {
     name: &'static str,
     /// Whether it is a part of cargo.
     cargo: bool,
+    /// Whether `ci` uses it; the others are built when `deep` does.
+    ci: bool,
     /// What of it is built, if not all.
     features: &'static str,
     /// What is built from source when the machine has none.
@@ -20,12 +22,20 @@ struct CargoTool {
 }
 
 const CARGO_TOOLS: &[CargoTool] = &[
-    CargoTool { name: "nextest", cargo: true, features: "", version: "0.9.143", oldest: [0, 9, 100] },
-    CargoTool { name: "fuzz", cargo: true, features: "", version: "0.13.1", oldest: [0, 12, 0] },
-    CargoTool { name: "deny", cargo: true, features: "", version: "0.20.2", oldest: [0, 18, 0] },
+    CargoTool {
+        name: "nextest",
+        cargo: true,
+        ci: true,
+        features: "",
+        version: "0.9.143",
+        oldest: [0, 9, 100],
+    },
+    CargoTool { name: "fuzz", cargo: true, ci: false, features: "", version: "0.13.1", oldest: [0, 12, 0] },
+    CargoTool { name: "deny", cargo: true, ci: true, features: "", version: "0.20.2", oldest: [0, 18, 0] },
     CargoTool {
         name: "mdbook",
         cargo: false,
+        ci: true,
         features: "--no-default-features --features search",
         version: "0.5.4",
         oldest: [0, 5, 0],
@@ -77,28 +87,19 @@ pub(crate) fn ensure_all() -> Result<(), String> {
             return Err(format!("{program} is missing: gcc, binutils, make and python3 are required"));
         }
     }
-    // What only `deep` uses is built when it is.
-    for tool in CARGO_TOOLS.iter().filter(|tool| tool.name != "fuzz") {
+    for tool in CARGO_TOOLS.iter().filter(|tool| tool.ci) {
         tool.command()?;
     }
     ensure_packages()
 }
 
-/// As [`cargo_tool`], of one that is no part of cargo.
-///
-/// # Errors
-/// As [`cargo_tool`].
-pub(crate) fn program(name: &str) -> Result<Cmd, String> {
-    cargo_tool(name)
-}
-
-/// `cargo NAME`, or the same tool built under the target folder when the machine has none.
+/// `cargo NAME`, or a program that is no part of cargo, or the same tool built under the target folder when the machine has none.
 ///
 /// # Errors
 /// It is none that we know, or it does not build.
-pub(crate) fn cargo_tool(name: &str) -> Result<Cmd, String> {
-    let tool = CARGO_TOOLS.iter().find(|tool| tool.name == name);
-    tool.ok_or_else(|| format!("cargo-{name} is not among the known tools"))?.command()
+pub(crate) fn tool(name: &str) -> Result<Cmd, String> {
+    let known = CARGO_TOOLS.iter().find(|tool| tool.name == name);
+    known.ok_or_else(|| format!("cargo-{name} is not among the known tools"))?.command()
 }
 
 impl CargoTool {
@@ -219,6 +220,6 @@ mod tests {
 
     #[test]
     fn a_tool_that_is_unknown_is_an_error() {
-        assert!(cargo_tool("frobnicate").is_err_and(|e| e.contains("cargo-frobnicate")));
+        assert!(tool("frobnicate").is_err_and(|e| e.contains("cargo-frobnicate")));
     }
 }
