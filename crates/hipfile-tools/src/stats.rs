@@ -11,7 +11,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use hipfile::Snapshot;
-use hipfile::monitor::{self, Target, Unreachable};
+use hipfile::monitor::{self, Children, Target, Unreachable};
 
 use crate::Tool;
 use crate::failure::{Failure, note};
@@ -100,17 +100,18 @@ impl Stats {
             return Err(Failure::new("arguments", "a program or a process is needed"));
         };
         let name = program.to_string_lossy().into_owned();
+        let children = Children::new();
         let mut child =
             Command::new(program).args(arguments).spawn().map_err(|error| Failure::new(&name, error))?;
-        let shown = self.follow(&name, &child);
+        let shown = self.follow(&name, &child, children);
         let ended = finish(&name, &mut child);
         shown.and(ended)
     }
 
     /// Shows what a program does until it has ended. It stays a child that was not waited for, so its number is its own.
-    fn follow(&self, name: &str, child: &Child) -> Result<(), Failure> {
+    fn follow(&self, name: &str, child: &Child, children: Children) -> Result<(), Failure> {
         let failed = |why: Unreachable| Failure::new(name, why);
-        let mut target = Target::new(child.id()).map_err(failed)?;
+        let mut target = Target::child(child.id(), children).map_err(failed)?;
         target.connect(None).map_err(failed)?;
         if self.watch {
             return self.live(&target);

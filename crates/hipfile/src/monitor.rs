@@ -14,7 +14,7 @@ use crate::stats::{self, AMD_WORDS, Event, Ledger, Region, Snapshot};
 use crate::sys;
 pub use report::report;
 use server::Server;
-pub use target::{Target, Unreachable};
+pub use target::{Children, Target, Unreachable};
 
 /// Where drivers count. Cheap to clone; all clones are one. With the last one ends the thread that shows it to others.
 #[derive(Clone, Debug)]

@@ -170,6 +170,19 @@ fn behaviour_159_another_users_process_is_refused() {
 }
 
 #[test]
+fn a_program_that_ends_before_it_could_be_asked_is_reported() {
+    let lab = lab(MIB);
+    // The tool is stopped before the program begins, and goes on when that is no more than a status to be waited for.
+    let script = format!(
+        "(until grep -q '^State:.Z' /proc/$$/status; do sleep 0.02; done; kill -CONT $PPID) & \
+         kill -STOP $PPID; exec {HIPFILE} copy source destination"
+    );
+    let shown = run(stats(&lab, &["--json"]).args(["sh", "-c", &script]));
+    assert_eq!(shown.code, Some(0), "{}", shown.stderr);
+    assert_eq!(shown.json()["read"]["bytes"].as_u64(), Some(1 << 20));
+}
+
+#[test]
 fn called_ais_stats_it_is_ais_stats() {
     let lab = lab(MIB);
     let ais_stats = lab.path("ais-stats");

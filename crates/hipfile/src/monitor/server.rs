@@ -1,5 +1,5 @@
-//! The thread that hands the pages of statistics out: two sockets without a file, one for AMD's tools and one for ours. Peers
-//! of other users get nothing.
+//! The thread that hands the pages of statistics out: two sockets without a file, one for AMD's tools and one for ours. Who
+//! has started this process and listens for it is given them without asking. Peers of other users get nothing.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -11,7 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, connect, sendmsg, socket_with,
+};
 use rustix::time::Timespec;
 
 use super::Board;
@@ -22,6 +26,8 @@ use crate::sys::{self, Site};
 /// How the names of the sockets begin; the number of the process follows, in eight hexadecimal digits.
 pub(super) const AMD_NAME: &str = "AISSTATS";
 pub(super) const OUR_NAME: &str = "HIPFSTAT";
+/// The same of the socket at which one that starts processes listens for them.
+pub(super) const PARENT_NAME: &str = "HIPFTELL";
 
 /// Of the doors, AMD's.
 const AMDS: usize = 1;
@@ -66,16 +72,36 @@ pub(super) fn address(name: &str, pid: u32) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(bytes)
 }
 
-fn listen(name: &str) -> Option<Private<UnixListener>> {
+/// A socket that was connected to such an address without waiting for anything.
+pub(super) fn reach(site: Site, name: &str, pid: u32) -> Result<UnixStream, Errno> {
+    // Only the name counts: what std makes of it is what rustix is given.
+    let address = address(name, pid).map_err(|_| Errno::INVAL)?;
+    let address = SocketAddrUnix::new_abstract_name(address.as_abstract_name().unwrap_or_default())?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    sys::at(site, || connect(&socket, &address))?;
+    Ok(socket.into())
+}
+
+pub(super) fn listen(name: &str) -> Option<Private<UnixListener>> {
     let address = address(name, std::process::id()).ok()?;
     let listener = sys::at(Site::StatisticsListen, || UnixListener::bind_addr(&address)).ok()?;
     listener.set_nonblocking(true).ok()?;
     Some(Private::new(listener))
 }
 
+/// Gives the page to the process that has started this one, if it listens: it could be too late to ask when this one is short.
+fn tell(board: &Board) {
+    let parent = rustix::process::getppid().map(|parent| parent.as_raw_pid().cast_unsigned());
+    if let Some(Ok(parent)) = parent.map(|parent| reach(Site::StatisticsTell, PARENT_NAME, parent)) {
+        show(board, &parent, false);
+    }
+}
+
 impl Server {
     /// Begins to serve; `None` where there is nothing to serve, both names are taken, or the system gives no thread.
     pub(super) fn start(board: &Arc<Board>) -> Option<Server> {
+        tell(board);
         // Ours first: who finds AMD's finds ours as well.
         let ours = board.page().and_then(|_| listen(OUR_NAME));
         let amds = board.amd_page().and_then(|_| listen(AMD_NAME));

@@ -3,19 +3,17 @@
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::SealFlags;
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix, SocketFlags,
-    SocketType, connect, recvmsg, socket_with,
-};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::Timespec;
 
-use super::server::{AMD_NAME, GREETING, OUR_NAME, address};
+use super::server::{AMD_NAME, GREETING, OUR_NAME, PARENT_NAME, listen, reach};
 use crate::private::Private;
 use crate::stats::{self, AMD_WORDS, MOST_WORDS, Region, Snapshot};
 use crate::sys::{self, Site};
@@ -49,11 +47,31 @@ impl std::fmt::Display for Unreachable {
 
 impl std::error::Error for Unreachable {}
 
+/// Hears of the children of this process that use hipfile. Made before a child is started, none is too short to be looked at.
+#[derive(Debug)]
+pub struct Children {
+    listener: Option<Private<UnixListener>>,
+}
+
+impl Children {
+    /// Listens from now on, if nothing in this process does yet; without that, children are asked as any process is.
+    pub fn new() -> Children {
+        Children { listener: listen(PARENT_NAME) }
+    }
+}
+
+impl Default for Children {
+    fn default() -> Children {
+        Children::new()
+    }
+}
+
 /// A process whose statistics are looked at. The pages stay readable when it has ended.
 #[derive(Debug)]
 pub struct Target {
     pid: u32,
     process: Private,
+    children: Children,
     page: Option<Page>,
 }
 
@@ -82,9 +100,18 @@ impl Target {
     /// # Errors
     /// `NotFound`; `Refused` where the system cannot tell processes apart (Linux before 5.3).
     pub fn new(pid: u32) -> Result<Target, Unreachable> {
+        Target::child(pid, Children { listener: None })
+    }
+
+    /// A child of this process with this number, started after `children` was made: [`Target::connect`] finds what it has
+    /// counted also when it has ended by then.
+    ///
+    /// # Errors
+    /// As [`Target::new`].
+    pub fn child(pid: u32, children: Children) -> Result<Target, Unreachable> {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Unreachable::NotFound)?;
         match pidfd_open(number, PidfdFlags::empty()) {
-            Ok(process) => Ok(Target { pid, process: Private::new(process), page: None }),
+            Ok(process) => Ok(Target { pid, process: Private::new(process), children, page: None }),
             Err(Errno::SRCH | Errno::INVAL) => Err(Unreachable::NotFound),
             Err(error) => Err(Unreachable::Refused(format!("it cannot be watched: {error}"))),
         }
@@ -133,10 +160,12 @@ impl Target {
             let ours = || Ok(Page::Ours(self.ask(OUR_NAME)?));
             let amds = || Ok(Page::Amds(self.ask(AMD_NAME)?));
             // Ours is there before AMD's, so it is asked for once more if AMD's is.
-            let found = ours().or_else(|first| match (first, amds()) {
-                (never @ Attempt::Never(_), _) => Err(never),
-                (Attempt::NotYet, Ok(amds)) => Ok(ours().unwrap_or(amds)),
-                (Attempt::NotYet, Err(error)) => Err(error),
+            let found = self.told().map_or_else(ours, |told| Ok(Page::Ours(told))).or_else(|first| {
+                match (first, amds()) {
+                    (never @ Attempt::Never(_), _) => Err(never),
+                    (Attempt::NotYet, Ok(amds)) => Ok(ours().unwrap_or(amds)),
+                    (Attempt::NotYet, Err(error)) => Err(error),
+                }
             });
             match found {
                 Ok(page) => {
@@ -151,27 +180,36 @@ impl Target {
                 return Err(Unreachable::Silent);
             }
             if self.wait(Some(left.map_or(pause, |left| left.min(pause)))) {
-                return Err(Unreachable::Ended);
+                // It may have come and gone since it was looked for.
+                self.page = self.told().map(Page::Ours);
+                return if self.page.is_some() { self.snapshot().map(drop) } else { Err(Unreachable::Ended) };
             }
             pause = (pause * 2).min(LATER);
         }
     }
 
+    /// The page that it sent by itself, if it is a child of this process that did.
+    fn told(&self) -> Option<Region> {
+        let listener = self.children.listener.as_ref().filter(|listener| listener.is_intact())?;
+        while let Ok((socket, _)) = sys::at(Site::StatisticsHear, || listener.accept()) {
+            // Others may be children too; who is none of them has no business here.
+            let is_it = |(pid, _)| u32::try_from(pid) == Ok(self.pid);
+            if sys::peer(socket.as_fd()).is_ok_and(is_it) && self.ready(socket.as_fd(), Some(ANSWER)).0 {
+                return receive(&socket).and_then(|file| checked(file, false)).ok();
+            }
+        }
+        None
+    }
+
     fn ask(&self, name: &str) -> Result<Region, Attempt> {
         let never = |why: String| Attempt::Never(why);
         let failed = |error: Errno| Attempt::Never(format!("its socket cannot be used: {error}"));
-        // Only the name counts: what std makes of it is what rustix is given.
-        let address = address(name, self.pid).map_err(|error| never(error.to_string()))?;
-        let name = std::os::linux::net::SocketAddrExt::as_abstract_name(&address).unwrap_or_default();
-        let address = SocketAddrUnix::new_abstract_name(name).map_err(failed)?;
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(failed)?;
-        match sys::at(Site::StatisticsAsk, || connect(&socket, &address)) {
-            Ok(()) => {}
+        let socket = match reach(Site::StatisticsAsk, name, self.pid) {
+            Ok(socket) => socket,
             // Nobody listens, or nobody accepts.
             Err(Errno::CONNREFUSED | Errno::AGAIN | Errno::INTR) => return Err(Attempt::NotYet),
             Err(error) => return Err(failed(error)),
-        }
+        };
         let (pid, uid) =
             sys::peer(socket.as_fd()).map_err(|error| failed(Errno::from_raw_os_error(error)))?;
         if u32::try_from(pid) != Ok(self.pid) {
@@ -186,7 +224,7 @@ impl Target {
             return Err(if ended { Attempt::NotYet } else { never(why) });
         }
         let file = receive(&socket).map_err(never)?;
-        checked(file, name.starts_with(AMD_NAME.as_bytes())).map_err(never)
+        checked(file, name == AMD_NAME).map_err(never)
     }
 
     /// What it has counted so far, or had when it ended.
@@ -204,7 +242,7 @@ impl Target {
 }
 
 /// The descriptor that comes with the greeting.
-fn receive(socket: &OwnedFd) -> Result<OwnedFd, String> {
+fn receive(socket: &UnixStream) -> Result<OwnedFd, String> {
     let mut bytes = [0; 16];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

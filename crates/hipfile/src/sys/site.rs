@@ -84,12 +84,14 @@ sites! {
     SmallWrite in "engine/bounce.rs", Heals: "a small write in one piece";
     StatisticsAccept in "monitor/server.rs", Aside: "somebody looks at the statistics";
     StatisticsAsk in "monitor/target.rs", Aside: "asking another process for its statistics";
+    StatisticsHear in "monitor/target.rs", Aside: "a child shows its statistics by itself";
     StatisticsListen in "monitor/server.rs", Heals: "the socket they are asked for at";
     StatisticsMap in "stats/region.rs", Tells: "their pages";
     StatisticsPage in "stats/region.rs", Heals: "pages that can be shared";
     StatisticsPeer in "monitor/server.rs", Aside: "who looks at them";
     StatisticsPoll in "monitor/server.rs", Aside: "waiting for somebody to look";
     StatisticsSeal in "stats/region.rs", Heals: "pages that nobody can cut short";
+    StatisticsTell in "monitor/server.rs", Heals: "showing them to who has started this process";
     ThreadStart in "pool.rs", Heals: "a thread";
     WriteSync in "driver/counted.rs", Tells: "making a write durable";
 }
