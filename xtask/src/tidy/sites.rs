@@ -82,6 +82,8 @@ const WITHOUT: &[(&str, &str, &str)] = &[
     ("engine/bounce.rs", "start_writeback", "advice; the answer is not looked at"),
     ("engine/uring.rs", "unregister_buffers", "of a ring in use, cannot be refused"),
     ("file.rs", "fcntl_dupfd_cloexec", "in the closures that the sites of file.rs call"),
+    ("monitor/server.rs", "socket_with", "part of the reaching whose callers are the sites"),
+    ("monitor/server.rs", "connect", "part of the reaching whose callers are the sites"),
     ("monitor/server.rs", "set_nonblocking", "of a socket just made, cannot be refused"),
     ("monitor/server.rs", "shutdown", "the answer is not looked at: the thread also looks by itself"),
     ("monitor/server.rs", "sendmsg", "one that does not wait for its answer gets none"),

@@ -73,13 +73,13 @@ pub(super) fn address(name: &str, pid: u32) -> io::Result<SocketAddr> {
 }
 
 /// A socket that was connected to such an address without waiting for anything.
-pub(super) fn reach(site: Site, name: &str, pid: u32) -> Result<UnixStream, Errno> {
+pub(super) fn reach(name: &str, pid: u32) -> Result<UnixStream, Errno> {
     // Only the name counts: what std makes of it is what rustix is given.
     let address = address(name, pid).map_err(|_| Errno::INVAL)?;
     let address = SocketAddrUnix::new_abstract_name(address.as_abstract_name().unwrap_or_default())?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    sys::at(site, || connect(&socket, &address))?;
+    connect(&socket, &address)?;
     Ok(socket.into())
 }
 
@@ -93,7 +93,9 @@ pub(super) fn listen(name: &str) -> Option<Private<UnixListener>> {
 /// Gives the page to the process that has started this one, if it listens: it could be too late to ask when this one is short.
 fn tell(board: &Board) {
     let parent = rustix::process::getppid().map(|parent| parent.as_raw_pid().cast_unsigned());
-    if let Some(Ok(parent)) = parent.map(|parent| reach(Site::StatisticsTell, PARENT_NAME, parent)) {
+    if let Some(Ok(parent)) =
+        parent.map(|parent| sys::at(Site::StatisticsTell, || reach(PARENT_NAME, parent)))
+    {
         show(board, &parent, false);
     }
 }

@@ -204,7 +204,7 @@ impl Target {
     fn ask(&self, name: &str) -> Result<Region, Attempt> {
         let never = |why: String| Attempt::Never(why);
         let failed = |error: Errno| Attempt::Never(format!("its socket cannot be used: {error}"));
-        let socket = match reach(Site::StatisticsAsk, name, self.pid) {
+        let socket = match sys::at(Site::StatisticsAsk, || reach(name, self.pid)) {
             Ok(socket) => socket,
             // Nobody listens, or nobody accepts.
             Err(Errno::CONNREFUSED | Errno::AGAIN | Errno::INTR) => return Err(Attempt::NotYet),
