@@ -18,7 +18,7 @@ use super::subject::Subject;
 use crate::failure::{Failure, note};
 use crate::standard;
 use crate::units::show_size;
-use rows::ROWS;
+use rows::{ROWS, Row};
 
 /// Bytes of the file at full scale.
 const FILE: u64 = 4 << 30;
@@ -81,6 +81,13 @@ impl Table {
             let hint = "the row that needs such a link makes one for itself";
             return Err(Failure::new("--table", format_args!("not possible here: {why} ({hint})")));
         }
+        let wanted = |row: &&Row| self.only.as_ref().is_none_or(|only| row.name.contains(only.as_str()));
+        let chosen: Vec<&Row> = ROWS.iter().filter(wanted).collect();
+        if let (true, Some(only)) = (chosen.is_empty(), &self.only) {
+            let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+            let hint = format!("rows are {}", names.join(", "));
+            return Err(Failure::new("--row", format_args!("no row's name holds {only:?}")).and(hint));
+        }
         let begun = Instant::now();
         let size = self.bytes(FILE) + (1 << 20);
         note(format_args!("making a file of {}", show_size(size)));
@@ -99,9 +106,7 @@ impl Table {
             ))?;
         }
         let mut lines = Vec::new();
-        for row in
-            ROWS.iter().filter(|row| self.only.as_ref().is_none_or(|only| row.name.contains(only.as_str())))
-        {
+        for row in chosen {
             let start = Instant::now();
             let findings = (row.run)(&bench).map_err(|failure| Failure::new(row.name, failure))?;
             note(format_args!("{}: {:.0} s", row.name, start.elapsed().as_secs_f64()));

@@ -183,6 +183,7 @@ fn a_wrong_request_names_what_is_wrong() {
     let lab = Lab::new();
     refused(&run(&mut bench(&lab, &["--engine", "warp", "--size", "1M"])), &["--engine", "warp", "bounce"]);
     refused(&run(&mut bench(&lab, &["--rw", "randread", "--size", "1M", "--block", "2M"])), &["--block"]);
+    refused(&run(&mut bench(&lab, &["--table", "--row", "wrte"])), &["--row", "wrte", "warm-small"]);
     refused(&run(&mut bench(&lab, &["--rw", "randwrite", "--size", "1M", "--extend"])), &["--extend"]);
     refused(&run(&mut bench(&lab, &["--door", "batch", "--size", "1M", "--threads", "2"])), &["--threads"]);
     for arguments in [

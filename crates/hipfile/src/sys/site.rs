@@ -8,7 +8,10 @@ macro_rules! sites {
         /// A place in which the core calls the system. `tidy` compares the table with the source, both ways.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(missing_docs, reason = "the table says what each is")]
-        #[cfg_attr(not(debug_assertions), allow(dead_code, reason = "looked at by tests only"))]
+        #[cfg_attr(
+            not(debug_assertions),
+            allow(dead_code, unreachable_pub, reason = "looked at by tests only, where it is exported")
+        )]
         pub enum Site { $($name,)* }
 
         #[cfg(debug_assertions)]
