@@ -12,6 +12,8 @@ use crate::{layout, package};
 const MATURIN: &str = "maturin==1.16.0";
 /// What the tests need beside the package.
 const REQUIREMENTS: &str = "crates/hipfile-python/tests/requirements.txt";
+/// Looks at which systems a wheel runs with.
+const AUDITWHEEL: &str = "auditwheel==6.8.2";
 /// The first that has the stable interface the wheel is built for.
 const OLDEST: (u32, u32) = (3, 11);
 
@@ -203,7 +205,20 @@ pub(crate) fn portable_wheel(
         .env("RUSTFLAGS", package::flags())
         .env("SOURCE_DATE_EPOCH", epoch)
         .run()?;
-    only_wheel(out).map(Some)
+    let wheel = only_wheel(out)?;
+    audit(&wheel, &format!("manylinux_{major}_{minor}_x86_64"))?;
+    Ok(Some(wheel))
+}
+
+/// Has auditwheel say whether the wheel runs wherever its name says.
+fn audit(wheel: &Path, platform: &str) -> Result<(), String> {
+    let home = from_pypi(AUDITWHEEL)?;
+    let told = cmd(home.join("bin/auditwheel")).arg("show").arg(wheel).output()?;
+    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    match told.contains(&format!("consistent with the following platform tag: \"{platform}\"")) {
+        true => Ok(()),
+        false => Err(format!("{}: no wheel for {platform}: {told}", wheel.display())),
+    }
 }
 
 /// The wheel in a folder that has just one.
@@ -225,13 +240,18 @@ pub(crate) fn tools() -> PathBuf {
     layout::target().join("tools")
 }
 
-/// The environment with pip and maturin that the others are made from; made once.
+/// The environment with pip and maturin that the others are made from.
 fn kitchen() -> Result<PathBuf, String> {
-    let python = oldest().ok_or("there is no Python to build with")?;
-    let home = tools().join(format!("python{}-{}", python.name(), MATURIN.replace("==", "-")));
+    from_pypi(MATURIN)
+}
+
+/// An environment with pip and one tool; made once.
+fn from_pypi(tool: &str) -> Result<PathBuf, String> {
+    let python = oldest().ok_or_else(|| format!("there is no Python for {tool}"))?;
+    let home = tools().join(format!("python{}-{}", python.name(), tool.replace("==", "-")));
     once(&home, || {
         cmd(&python.path).words("-m venv").arg(&home).run()?;
-        cmd(home.join("bin/python")).words("-m pip install --quiet").arg(MATURIN).run()
+        cmd(home.join("bin/python")).words("-m pip install --quiet").arg(tool).run()
     })?;
     Ok(home)
 }
