@@ -377,8 +377,9 @@ typedef struct hipFileRDMAInfo {
     const char *desc_str; /**< the description */
 } hipFileRDMAInfo_t;
 
-/** Bits of the flags of hipFileBufRegister. They have no effect. */
+/** Bit of the flags of hipFileBufRegister. It has no effect: an RDMA device gets to know the memory when it is first to reach it. */
 #define HIPFILE_RDMA_REGISTER 1
+/** Bit of the flags of hipFileBufRegister: an RDMA device may write into the memory in another order than it was told to. */
 #define HIPFILE_RDMA_RELAXED_ORDERING 2
 
 /**
@@ -399,10 +400,11 @@ typedef struct hipFileRDMAInfo {
  * transfers nor wait for one, must not call the GPU runtime on behalf of a stream, and must not unwind.
  *
  * RDMA: if getRDMADeviceList is given, it is called once, before the first transfer, and sets *hostaddrs to the first of an
- * array of so many struct sockaddr, which stays as it is until deregistration returns; only AF_INET fits into them. Of the devices
- * that this machine has, getRDMADevicePriority chooses for each transfer: the highest answer, of equal ones the first, none that
- * is negative; without that function the first. The GPU memory is registered with the device, and read or write is called with
- * info; the buffer is the address on the GPU then, which only names the memory, and a read may fill it up to size, counted from
+ * array of so many struct sockaddr, which stays as it is until deregistration returns. An entry of AF_INET6 is as long as a struct
+ * sockaddr_in6, and the next one begins behind it; entries of other families are passed over. Of the devices that this machine
+ * has, getRDMADevicePriority chooses for each transfer: the highest answer, of equal ones the first, none that is negative;
+ * without that function the first. The GPU memory is registered with the device, for the time of the call or, if it is registered
+ * by hipFileBufRegister, until that ends, and read or write is called with info; the buffer is the address on the GPU then, which only names the memory, and a read may fill it up to size, counted from
  * the front. -1 with EOPNOTSUPP has the transfer staged instead, which also happens where a device or the registration is
  * missing, and for work in the order of a stream. The answers mean what they mean without RDMA, but that a short read is the end of the
  * file and a short write an error.
@@ -497,7 +499,7 @@ HIPFILE_API void hipFileHandleDeregister(hipFileHandle_t fh);
  *
  * @param buffer_base  start of the range, a device pointer
  * @param length       bytes
- * @param flags        HIPFILE_RDMA_* bits; kept, without effect
+ * @param flags        HIPFILE_RDMA_* bits; others are kept, without effect
  * @return hipFileSuccess, or, checked in this order:
  *         - hipFileMemoryAlreadyRegistered: a buffer with exactly this pointer is registered;
  *         - hipFileInvalidValue: the pointer is NULL or unknown to the GPU runtime;

@@ -1,7 +1,7 @@
 //! CUDA's driver API as hipfile uses it: types, constants and the function table. No logic; every fact here is compared
 //! with bindings generated from NVIDIA's own header by this crate's tests.
 
-use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use core::fmt;
 
 use crate::table::{function_table, named_codes};
@@ -182,6 +182,13 @@ pub type DeviceAttribute = c_uint;
 pub const ATTRIBUTE_UNIFIED_ADDRESSING: DeviceAttribute = 41;
 /// Whether `cuStreamWaitValue64_v2` works.
 pub const ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS: DeviceAttribute = 122;
+/// Whether memory can be exported as a dma-buf.
+pub const ATTRIBUTE_DMA_BUF_SUPPORTED: DeviceAttribute = 124;
+
+/// `CUmemRangeHandleType`.
+pub type MemRangeHandleType = c_uint;
+/// The descriptor of a dma-buf, an `int`.
+pub const MEM_RANGE_HANDLE_DMA_BUF_FD: MemRangeHandleType = 1;
 
 /// `CUstreamCaptureStatus`.
 pub type StreamCaptureStatus = c_uint;
@@ -301,6 +308,9 @@ function_table! {
             dsts: *mut DevicePtr, srcs: *mut DevicePtr, sizes: *mut usize, count: usize,
             attributes: *mut MemcpyAttributes, attribute_indices: *mut usize, attribute_count: usize,
             stream: StreamPtr,
+        ) -> CudaError;
+        fn cuMemGetHandleForAddressRange(
+            handle: *mut c_void, ptr: DevicePtr, size: usize, kind: MemRangeHandleType, flags: c_ulonglong,
         ) -> CudaError;
     }
 }

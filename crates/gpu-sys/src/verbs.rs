@@ -50,8 +50,31 @@ pub struct Gid {
     pub raw: [u8; 16],
 }
 
+/// `struct ibv_gid_entry`: an entry of a port's table of addresses.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GidEntry {
+    /// The address.
+    pub gid: Gid,
+    /// Which entry.
+    pub gid_index: u32,
+    /// Of which port.
+    pub port_num: u32,
+    /// `enum ibv_gid_type`.
+    pub gid_type: u32,
+    /// The network interface it belongs to; 0 for none.
+    pub ndev_ifindex: u32,
+}
+
 // The union also has two 64-bit words.
-const _: () = assert!(size_of::<Gid>() == 16 && size_of::<Region>() == 48);
+const _: () = assert!(size_of::<Gid>() == 16 && size_of::<Region>() == 48 && size_of::<GidEntry>() == 32);
+
+/// `IBV_GID_TYPE_IB`.
+pub const GID_TYPE_IB: u32 = 0;
+/// `IBV_GID_TYPE_ROCE_V1`.
+pub const GID_TYPE_ROCE_V1: u32 = 1;
+/// `IBV_GID_TYPE_ROCE_V2`.
+pub const GID_TYPE_ROCE_V2: u32 = 2;
 
 /// `IBV_ACCESS_LOCAL_WRITE`.
 pub const ACCESS_LOCAL_WRITE: c_int = 1;
@@ -59,6 +82,8 @@ pub const ACCESS_LOCAL_WRITE: c_int = 1;
 pub const ACCESS_REMOTE_WRITE: c_int = 2;
 /// `IBV_ACCESS_REMOTE_READ`.
 pub const ACCESS_REMOTE_READ: c_int = 4;
+/// `IBV_ACCESS_RELAXED_ORDERING`: devices that do not know it leave it aside.
+pub const ACCESS_RELAXED_ORDERING: c_int = 1 << 20;
 
 function_table! {
     /// The functions that are used.
@@ -77,7 +102,12 @@ function_table! {
         ) -> *mut Region;
         fn ibv_dereg_mr(region: *mut Region) -> c_int;
     }
-    optional {}
+    optional {
+        /// What `ibv_query_gid_ex` of the header calls, of rdma-core 32 and newer; the last argument is the entry's size.
+        fn _ibv_query_gid_ex(
+            context: *mut Context, port: u32, index: u32, entry: *mut GidEntry, flags: u32, size: usize,
+        ) -> c_int;
+    }
 }
 
 /// The functions of libibverbs, the process's own or the installed one.

@@ -4,6 +4,7 @@
 
 mod calls;
 mod context;
+pub mod ipc;
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -11,10 +12,11 @@ use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 
 use gpu_sys::cuda::{
-    ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, ATTRIBUTE_UNIFIED_ADDRESSING, CudaApi, CudaDevice, CudaError,
-    DeviceAttribute, DevicePtr, MEMORY_TYPE_DEVICE, MEMORY_TYPE_HOST, POINTER_ATTRIBUTE_BUFFER_ID,
-    POINTER_ATTRIBUTE_DEVICE_ORDINAL, POINTER_ATTRIBUTE_IS_MANAGED, POINTER_ATTRIBUTE_MEMORY_TYPE,
-    POINTER_ATTRIBUTE_RANGE_SIZE, POINTER_ATTRIBUTE_RANGE_START_ADDR, PointerAttribute, Uuid,
+    ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, ATTRIBUTE_DMA_BUF_SUPPORTED, ATTRIBUTE_UNIFIED_ADDRESSING,
+    CudaApi, CudaDevice, CudaError, DeviceAttribute, DevicePtr, MEMORY_TYPE_DEVICE, MEMORY_TYPE_HOST,
+    POINTER_ATTRIBUTE_BUFFER_ID, POINTER_ATTRIBUTE_DEVICE_ORDINAL, POINTER_ATTRIBUTE_IS_MANAGED,
+    POINTER_ATTRIBUTE_MEMORY_TYPE, POINTER_ATTRIBUTE_RANGE_SIZE, POINTER_ATTRIBUTE_RANGE_START_ADDR,
+    PointerAttribute, Uuid,
 };
 use gpu_sys::hip::{self, HipError};
 
@@ -125,6 +127,11 @@ unsafe extern "C" fn cuDeviceGetAttribute(
             ATTRIBUTE_UNIFIED_ADDRESSING => unsafe { put(value, 1) },
             ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS => {
                 let hidden = state.options.hide.iter().any(|name| name == "hipStreamWaitValue64");
+                // SAFETY: as the C function demands.
+                unsafe { put(value, c_int::from(!hidden)) }
+            }
+            ATTRIBUTE_DMA_BUF_SUPPORTED => {
+                let hidden = state.options.hide.iter().any(|name| name == "hipMemGetHandleForAddressRange");
                 // SAFETY: as the C function demands.
                 unsafe { put(value, c_int::from(!hidden)) }
             }
@@ -309,6 +316,7 @@ table! {
         cuMemAllocAsync;
         cuMemFreeAsync;
         cuMemcpyBatchAsync_v2;
+        cuMemGetHandleForAddressRange;
     }
 }
 

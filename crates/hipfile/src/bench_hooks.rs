@@ -81,7 +81,7 @@ impl Ranges {
     /// Takes the nth range, counted round, out and puts it in again. Whether it was there.
     pub fn renew(&self, n: usize) -> bool {
         let n = n.wrapping_mul(97) % self.count.max(1);
-        let was_there = matches!(self.map.remove(n * 4096, |_| true), Removal::Done);
+        let was_there = matches!(self.map.remove(n * 4096, |_| true), Removal::Done(_));
         self.map.insert(Arc::new(Page(n))).is_ok() && was_there
     }
 }

@@ -1,9 +1,11 @@
 //! Registered memory and proven pieces of it. Only this module makes a [`Span`]; it copies nothing.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use crate::device::Device;
 use crate::rangemap::Ranged;
+use crate::sync::{Mutex, PoisonError};
 use crate::sys;
 use crate::usage::{Usage, Used};
 
@@ -84,7 +86,53 @@ pub(crate) struct BufferRecord {
     allocation: Option<u64>,
     /// Addresses inside where one mapped piece of memory follows another, in order.
     borders: Vec<usize>,
+    /// Of a registration: what engines keep with it.
+    kept: Option<Kept>,
     pub(crate) usage: Usage,
+}
+
+/// What engines keep with a registration until it ends, so that it is made once and not for each transfer. Each kind of thing
+/// by a type and a number of its engine's own.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    things: Mutex<Vec<Thing>>,
+    /// The flags that the caller gave.
+    flags: i32,
+}
+
+#[derive(Clone, Debug)]
+struct Thing {
+    key: (usize, usize),
+    value: Arc<dyn Any + Send + Sync>,
+}
+
+impl Kept {
+    /// What was made for this key, or what `make` makes now. It is called with no lock held, so it may be called twice at the
+    /// same time: then one of both is kept.
+    pub(crate) fn get<T: Any + Send + Sync>(&self, key: (usize, usize), make: impl FnOnce() -> T) -> Arc<T> {
+        let find = |things: &[Thing]| {
+            let found = things.iter().filter(|thing| thing.key == key);
+            found.map(|thing| Arc::clone(&thing.value).downcast::<T>()).find_map(std::result::Result::ok)
+        };
+        let lock = || self.things.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = find(&lock());
+        if let Some(found) = found {
+            return found;
+        }
+        let made = Arc::new(make());
+        let mut things = lock();
+        if let Some(found) = find(&things) {
+            drop(things);
+            return found;
+        }
+        things.push(Thing { key, value: Arc::<T>::clone(&made) });
+        made
+    }
+
+    /// The flags that the caller gave.
+    pub(crate) fn flags(&self) -> i32 {
+        self.flags
+    }
 }
 
 impl BufferRecord {
@@ -92,13 +140,34 @@ impl BufferRecord {
     /// `base..base+len` must be memory of `place` that stays valid for as long as the record is used, and that
     /// nothing else accesses in a conflicting way during transfers.
     pub(crate) unsafe fn new(base: usize, len: usize, place: Place) -> BufferRecord {
-        BufferRecord { base, len, place, allocation: None, borders: Vec::new(), usage: Usage::default() }
+        BufferRecord {
+            base,
+            len,
+            place,
+            allocation: None,
+            borders: Vec::new(),
+            kept: None,
+            usage: Usage::default(),
+        }
     }
 
     /// The same memory, and what it is made of: the allocation's name, and where pieces meet.
     pub(crate) fn made_of(self, allocation: Option<u64>, mut borders: Vec<usize>) -> BufferRecord {
         borders.retain(|border| self.base < *border && *border < self.base + self.len);
         BufferRecord { allocation, borders, ..self }
+    }
+
+    /// The same memory as a registration.
+    pub(crate) fn registered(self, flags: i32) -> BufferRecord {
+        BufferRecord { kept: Some(Kept { flags, ..Kept::default() }), ..self }
+    }
+
+    /// The registration has ended: what was kept with it goes, though somebody may still look at the record.
+    pub(crate) fn let_go(&self) {
+        let Some(kept) = &self.kept else { return };
+        let things = std::mem::take(&mut *kept.things.lock().unwrap_or_else(PoisonError::into_inner));
+        // With no lock held.
+        drop(things);
     }
 
     pub(crate) fn place(&self) -> &Place {
@@ -160,6 +229,20 @@ impl<'a> Span<'a> {
         &self.buffer.place
     }
 
+    /// What is kept with the registration it is a piece of, if it is one of any.
+    pub(crate) fn kept(&self) -> Option<&'a Kept> {
+        self.buffer.kept.as_ref()
+    }
+
+    /// All of the piece of memory that it begins in, as far as the buffer has it.
+    pub(crate) fn whole_piece(&self) -> Span<'a> {
+        let BufferRecord { base, len, borders, .. } = self.buffer;
+        let next = borders.partition_point(|border| *border <= self.start);
+        let start = if next == 0 { *base } else { borders[next - 1] };
+        let end = borders.get(next).copied().unwrap_or(base + len);
+        Span { buffer: self.buffer, start, len: end - start }
+    }
+
     /// How many bytes from its start on lie in one piece of memory: what a single call of the runtime may cover.
     pub(crate) fn unbroken(&self) -> usize {
         let next = self.buffer.borders.partition_point(|border| *border <= self.start);
@@ -195,6 +278,33 @@ mod tests {
         let unbroken = |at, len| buffer.span(at, len).unwrap().unbroken();
         assert_eq!([unbroken(0, 100), unbroken(9, 91), unbroken(10, 90), unbroken(50, 50)], [10, 1, 40, 50]);
         assert_eq!([unbroken(0, 10), unbroken(0, 5), unbroken(20, 3), unbroken(100, 0)], [10, 5, 3, 0]);
+        let piece = |at| {
+            let piece = buffer.span(at, 1).unwrap().whole_piece();
+            (piece.start(), piece.len())
+        };
+        assert_eq!(
+            [piece(0), piece(9), piece(10), piece(49)],
+            [(1000, 10), (1000, 10), (1010, 40), (1010, 40)]
+        );
+        assert_eq!([piece(50), piece(99)], [(1050, 50), (1050, 50)]);
+    }
+
+    #[test]
+    fn what_is_kept_is_made_once_and_let_go() {
+        // SAFETY: the range is never accessed.
+        let buffer = unsafe { BufferRecord::new(1000, 100, Place::Host) };
+        assert!(buffer.span(0, 1).unwrap().kept().is_none(), "no registration");
+        let buffer = buffer.registered(2);
+        let kept = buffer.span(0, 1).unwrap().kept().unwrap();
+        assert_eq!(kept.flags(), 2);
+        let first = kept.get((1, 1000), || 7_u8);
+        assert_eq!(*kept.get((1, 1000), || -> u8 { unreachable!("it is there") }), 7);
+        assert_eq!(*kept.get((2, 1000), || 8_u8), 8, "another key");
+        assert_eq!(*kept.get((1, 1000), || "another kind"), "another kind");
+        assert_eq!(Arc::strong_count(&first), 2);
+        buffer.let_go();
+        assert_eq!(Arc::strong_count(&first), 1);
+        assert_eq!(*kept.get((1, 1000), || 9_u8), 9);
     }
 
     #[test]

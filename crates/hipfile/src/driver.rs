@@ -141,6 +141,7 @@ impl Driver {
         self.inner.files.drain().iter().for_each(|f| f.usage.retire_anyway());
         for buffer in self.inner.buffers.drain() {
             buffer.usage.retire_anyway();
+            buffer.let_go();
             self.inner.count_memory(buffer.place().gpu(), false, buffer.len());
         }
         self.inner.statistics.publish();

@@ -160,7 +160,7 @@ impl<T: Ranged> RangeMap<T> {
     }
 
     /// Takes out the value of exactly this base, if `accept` agrees.
-    pub(crate) fn remove(&self, base: usize, accept: impl FnOnce(&T) -> bool) -> Removal {
+    pub(crate) fn remove(&self, base: usize, accept: impl FnOnce(&T) -> bool) -> Removal<T> {
         let _writing = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.snapshot.load();
         let (Some(at), Some(found)) = (old.branch_of(base), old.exact(base)) else {
@@ -169,10 +169,11 @@ impl<T: Ranged> RangeMap<T> {
         if !accept(found) {
             return Removal::Refused;
         }
+        let removed = Arc::clone(found);
         let mut leaf = old.branches[at].leaf.to_vec();
         leaf.retain(|entry| entry.base != base);
         self.replace(&old, at, [leaf, Vec::new()]);
-        Removal::Done
+        Removal::Done(removed)
     }
 
     /// Takes everything out.
@@ -189,9 +190,9 @@ impl<T: Ranged> RangeMap<T> {
 }
 
 /// What [`RangeMap::remove`] did.
-pub(crate) enum Removal {
+pub(crate) enum Removal<T> {
     /// Taken out.
-    Done,
+    Done(Arc<T>),
     /// The caller's condition did not hold.
     Refused,
     /// No value has this base.
@@ -255,7 +256,7 @@ mod tests {
                 }
                 _ => {
                     let known = list.iter().any(|(b, _)| *b == base);
-                    assert_eq!(matches!(map.remove(base, |_| true), Removal::Done), known);
+                    assert_eq!(matches!(map.remove(base, |_| true), Removal::Done(_)), known);
                     list.retain(|(b, _)| *b != base);
                 }
             }

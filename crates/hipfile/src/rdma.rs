@@ -1,5 +1,6 @@
 //! RDMA devices of this machine, GPU memory registered with them, and its description for file systems that write into it and
-//! read from it. It moves no byte, and knows no file.
+//! read from it. Registered memory stays registered with a device until its registration here ends. It moves no byte, and
+//! knows no file.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -24,6 +25,8 @@ const PAGE: usize = 4096;
 /// Ports that are looked at, and entries of each one's table of addresses.
 const PORTS: u8 = 4;
 const ENTRIES: i32 = 256;
+/// The flag of a registration (`HIPFILE_RDMA_RELAXED_ORDERING`) that lets a device write in another order.
+const RELAXED_ORDERING: i32 = 2;
 
 /// The RDMA devices, looked for when they are first wanted.
 #[derive(Debug, Default)]
@@ -40,9 +43,44 @@ pub(crate) struct Nic {
     name: String,
     port: u8,
     gid: [u8; 16],
+    entry: Entry,
     context: *mut verbs::Context,
     /// The protection domain.
     pd: *mut verbs::Domain,
+}
+
+/// An entry of a port's table of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    index: i32,
+    /// What packets to and from it are; `None` where libibverbs does not say.
+    kind: Option<u32>,
+}
+
+impl Entry {
+    /// Of several entries with one address the one whose packets pass routers: RoCE v2 before what is not told, v1 last. An
+    /// InfiniBand port has one kind only.
+    fn rank(self) -> u8 {
+        match self.kind {
+            Some(verbs::GID_TYPE_ROCE_V1) => 2,
+            Some(_) => 0,
+            None => 1,
+        }
+    }
+
+    /// The first of the best.
+    fn best(entries: impl Iterator<Item = Entry>) -> Option<Entry> {
+        entries.min_by_key(|entry| entry.rank())
+    }
+
+    fn kind_name(self) -> Option<&'static str> {
+        match self.kind? {
+            verbs::GID_TYPE_IB => Some("ib"),
+            verbs::GID_TYPE_ROCE_V1 => Some("roce-v1"),
+            verbs::GID_TYPE_ROCE_V2 => Some("roce-v2"),
+            _ => None,
+        }
+    }
 }
 
 impl Drop for Nic {
@@ -124,21 +162,24 @@ fn open(verbs: &VerbsApi, device: *mut verbs::Device, wanted: [u8; 16]) -> Optio
     if context.is_null() {
         return None;
     }
-    let has = |port: u8| {
-        let entry = |at: i32| {
+    let place = |port: u8| {
+        let gid = |at: i32| {
             let mut gid = verbs::Gid { raw: [0; 16] };
             // SAFETY: the context is open, `gid` is writable.
             let code = unsafe { (verbs.ibv_query_gid)(context, port, at, &raw mut gid) };
-            (code == 0).then_some(gid.raw)
+            (code == 0).then_some((at, gid.raw))
         };
         // A table ends where it cannot be asked any more.
-        (0..ENTRIES).map_while(entry).any(|gid| gid == wanted)
+        let same = (0..ENTRIES).map_while(gid).filter(|(_, gid)| *gid == wanted);
+        // SAFETY: the context is open.
+        let kind = |(index, _)| Entry { index, kind: unsafe { kind_of(verbs, context, port, index) } };
+        Some((port, Entry::best(same.map(kind))?))
     };
-    if let Some(port) = (1..=PORTS).find(|port| has(*port)) {
+    if let Some((port, entry)) = (1..=PORTS).filter_map(place).min_by_key(|(_, entry)| entry.rank()) {
         // SAFETY: the context is open, and stays so.
         let pd = unsafe { (verbs.ibv_alloc_pd)(context) };
         if !pd.is_null() {
-            return Some(Nic { verbs: *verbs, name, port, gid: wanted, context, pd });
+            return Some(Nic { verbs: *verbs, name, port, gid: wanted, entry, context, pd });
         }
     }
     // SAFETY: the context is not used any more.
@@ -146,30 +187,95 @@ fn open(verbs: &VerbsApi, device: *mut verbs::Device, wanted: [u8; 16]) -> Optio
     None
 }
 
+/// Of what kind an entry of a port's table is.
+///
+/// # Safety
+/// The context is open.
+unsafe fn kind_of(verbs: &VerbsApi, context: *mut verbs::Context, port: u8, index: i32) -> Option<u32> {
+    let ask = verbs._ibv_query_gid_ex?;
+    let mut entry = verbs::GidEntry {
+        gid: verbs::Gid { raw: [0; 16] },
+        gid_index: 0,
+        port_num: 0,
+        gid_type: 0,
+        ndev_ifindex: 0,
+    };
+    let (port, index, len) = (port.into(), u32::try_from(index).ok()?, size_of::<verbs::GidEntry>());
+    // SAFETY: the context is open, `entry` is writable and as long as is said.
+    let code = unsafe { ask(context, port, index, &raw mut entry, 0, len) };
+    (code == 0).then_some(entry.gid_type)
+}
+
 /// Memory that a device may reach until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Registered {
+pub(crate) struct Region {
     nic: Arc<Nic>,
     region: *mut verbs::Region,
+    rkey: u32,
+}
+
+// SAFETY: libibverbs may be called from any thread; a region is given back by its last owner.
+unsafe impl Send for Region {}
+// SAFETY: nothing of it changes.
+unsafe impl Sync for Region {}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: registered once, and nobody who was told of it uses it still: the calls and the registration it was made for
+        // are over.
+        unsafe { (self.nic.verbs.ibv_dereg_mr)(self.region) };
+    }
+}
+
+/// A range that a device reaches, for one call.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    /// Keeps it reached.
+    _region: Arc<Region>,
     pub(crate) memory: RemoteMemory,
 }
 
 impl Nic {
-    /// Registers memory of a GPU with the device. `None` where its runtime exports none.
+    /// Lets the device reach memory of a GPU. All of a registered piece is made known to the device when it is first wanted, and
+    /// stays so; where that does not work, and for memory that is not registered, only what is wanted is, for this call. `None`
+    /// where the runtime exports none.
     ///
     /// # Errors
     /// The runtime's, or the errno that the device's driver gives: often that its window is too small.
-    pub(crate) fn register(self: &Arc<Self>, op: Op, span: &Span<'_>) -> Result<Option<Registered>> {
+    pub(crate) fn reach(self: &Arc<Self>, op: Op, span: &Span<'_>) -> Result<Option<Reached>> {
+        const BOTH: i32 = verbs::ACCESS_LOCAL_WRITE | verbs::ACCESS_REMOTE_WRITE | verbs::ACCESS_REMOTE_READ;
+        if let Some(kept) = span.kept() {
+            let whole = span.whole_piece();
+            let relaxed = match kept.flags() & RELAXED_ORDERING {
+                0 => 0,
+                _ => verbs::ACCESS_RELAXED_ORDERING,
+            };
+            let key = (Arc::as_ptr(self).addr(), whole.start());
+            let known = kept.get(key, || match self.register(op, &whole, BOTH | relaxed) {
+                Ok(region) => region.map(Arc::new),
+                Err(error) => {
+                    log::event!(DEBUG, "a registration is not known to an RDMA device as a whole", %error);
+                    None
+                }
+            });
+            if let Some(region) = &*known {
+                return Ok(Some(self.reached(span, Arc::clone(region))));
+            }
+        }
+        let access = match op {
+            Op::Read => verbs::ACCESS_LOCAL_WRITE | verbs::ACCESS_REMOTE_WRITE,
+            Op::Write => verbs::ACCESS_REMOTE_READ,
+        };
+        Ok(self.register(op, span, access)?.map(|region| self.reached(span, Arc::new(region))))
+    }
+
+    fn register(self: &Arc<Self>, op: Op, span: &Span<'_>, access: i32) -> Result<Option<Region>> {
         let Place::Device { device, .. } = span.place() else { return Ok(None) };
         // Whole pages are exported, whatever part of them is wanted.
         let start = span.start() / PAGE * PAGE;
         let end = (span.start() + span.len()).next_multiple_of(PAGE);
         let Some(fd) = device.export(span.place().gpu_or_first(), start, end - start)? else {
             return Ok(None);
-        };
-        let access = match op {
-            Op::Read => verbs::ACCESS_LOCAL_WRITE | verbs::ACCESS_REMOTE_WRITE,
-            Op::Write => verbs::ACCESS_REMOTE_READ,
         };
         let (offset, iova) = ((span.start() - start) as u64, span.start() as u64);
         crate::sys::clear_errno();
@@ -184,28 +290,29 @@ impl Nic {
         }
         // SAFETY: a region that was just registered.
         let rkey = unsafe { (*region).rkey };
-        let description = self.describe(span, rkey);
-        let memory = RemoteMemory { version: VERSION, description, address: span.start() };
-        Ok(Some(Registered { nic: Arc::clone(self), region, memory }))
+        Ok(Some(Region { nic: Arc::clone(self), region, rkey }))
     }
 
-    fn describe(&self, span: &Span<'_>, rkey: u32) -> String {
+    fn reached(&self, span: &Span<'_>, region: Arc<Region>) -> Reached {
         let gid: String = self.gid.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!(
-            "hipfile-rdma/{VERSION} device={} port={} gid={gid} pd={:#x} addr={:#x} len={} rkey={rkey:#x}",
+        let mut description = format!(
+            "hipfile-rdma/{VERSION} device={} port={} gid={gid} pd={:#x} addr={:#x} len={} rkey={:#x} gid_index={}",
             self.name,
             self.port,
             self.pd.addr(),
             span.start(),
             span.len(),
-        )
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        // SAFETY: registered once, and nobody was told of it who still uses it: the call it was made for is over.
-        unsafe { (self.nic.verbs.ibv_dereg_mr)(self.region) };
+            region.rkey,
+            self.entry.index,
+        );
+        if let Some(kind) = self.entry.kind_name() {
+            description.push_str(" gid_type=");
+            description.push_str(kind);
+        }
+        Reached {
+            _region: region,
+            memory: RemoteMemory { version: VERSION, description, address: span.start() },
+        }
     }
 }
 
@@ -219,5 +326,19 @@ mod tests {
         assert_eq!(v4, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 2, 3]);
         let v6 = gid_of("fe80::1".parse().unwrap());
         assert_eq!((v6[0], v6[1], v6[15]), (0xfe, 0x80, 1));
+    }
+
+    #[test]
+    fn of_entries_with_one_address_roce_v2_is_taken() {
+        let entry = |index, kind| Entry { index, kind };
+        let v1 = entry(2, Some(verbs::GID_TYPE_ROCE_V1));
+        let v2 = entry(3, Some(verbs::GID_TYPE_ROCE_V2));
+        let best = |entries: &[Entry]| Entry::best(entries.iter().copied());
+        assert_eq!(best(&[v1, v2, entry(5, Some(verbs::GID_TYPE_ROCE_V2))]), Some(v2));
+        assert_eq!(best(&[v1]), Some(v1), "better than none");
+        assert_eq!(best(&[entry(0, None), entry(1, None)]), Some(entry(0, None)));
+        assert_eq!(best(&[]), None);
+        assert_eq!(entry(0, Some(verbs::GID_TYPE_IB)).kind_name(), Some("ib"));
+        assert_eq!(entry(0, Some(99)).kind_name(), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use core::ffi::{CStr, c_int, c_void};
 use std::ffi::CString;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -95,25 +95,35 @@ impl UserFs for FsOps {
         // SAFETY: the caller registered a function of this prototype; `first` is writable.
         let count = unsafe { list(self.handle.load(Ordering::Acquire), &raw mut first) };
         let count = if first.is_null() { 0 } else { usize::try_from(count).unwrap_or(0) };
-        let address = |at: usize| {
-            // SAFETY: the function said that there are so many, one behind the other.
-            let address = unsafe { first.add(at) };
-            // SAFETY: as above; of IPv4 it is as long as any.
-            let address = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
-            let is_v4 = c_int::from(address.sin_family) == libc::AF_INET;
-            is_v4.then(|| IpAddr::from(address.sin_addr.s_addr.to_ne_bytes()))
+        let mut next: *const u8 = first.cast();
+        let mut address = || {
+            // SAFETY: the function said that there are so many, one behind the other, each as long as one of its family.
+            let (address, len) = unsafe { address_at(next) };
+            // SAFETY: as above: the end of an entry lies within the array or right behind it.
+            next = unsafe { next.add(len) };
+            address
         };
-        (0..count).filter_map(address).collect()
+        (0..count).filter_map(|_| address()).collect()
     }
 
     fn rdma_priority(&self, address: usize, len: usize, offset: u64, device: IpAddr) -> i32 {
         let Some(priority) = self.table.getRDMADevicePriority else { return 0 };
-        let Some(mut device) = sockaddr_of(device) else { return -1 };
         let (handle, buffer) =
             (self.handle.load(Ordering::Acquire), core::ptr::without_provenance_mut(address));
         // SAFETY: the caller registered a function of this prototype; the address is a name for the memory, and the device's
         // address is there for the call.
-        unsafe { priority(handle, buffer, len, offset as hoff_t, (&raw mut device).cast()) }
+        let ask =
+            |device: *mut libc::sockaddr| unsafe { priority(handle, buffer, len, offset as hoff_t, device) };
+        match device {
+            IpAddr::V4(address) => {
+                let mut address = sockaddr_v4(address);
+                ask((&raw mut address).cast())
+            }
+            IpAddr::V6(address) => {
+                let mut address = sockaddr_v6(address);
+                ask((&raw mut address).cast())
+            }
+        }
     }
 
     fn read_by_rdma(&self, len: usize, offset: u64, memory: &RemoteMemory) -> Result<usize, i32> {
@@ -133,15 +143,46 @@ impl UserFs for FsOps {
     }
 }
 
-/// A sockaddr with an IPv4 address. That type has no room for another one.
-fn sockaddr_of(device: IpAddr) -> Option<libc::sockaddr_in> {
-    let IpAddr::V4(address) = device else { return None };
-    Some(libc::sockaddr_in {
+/// The address of a device in an array of them, if it is of a known family, and how long its entry is. `struct sockaddr` has room
+/// for an IPv4 address only, so one of IPv6 takes as much as a `struct sockaddr_in6`.
+///
+/// # Safety
+/// An entry begins there, as long as its family has it.
+unsafe fn address_at(at: *const u8) -> (Option<IpAddr>, usize) {
+    // SAFETY: every kind of entry begins with the family.
+    let family = unsafe { at.cast::<libc::sa_family_t>().read_unaligned() };
+    match c_int::from(family) {
+        libc::AF_INET => {
+            // SAFETY: the family says that it is one.
+            let address = unsafe { at.cast::<libc::sockaddr_in>().read_unaligned() };
+            (Some(address.sin_addr.s_addr.to_ne_bytes().into()), size_of::<libc::sockaddr_in>())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let address = unsafe { at.cast::<libc::sockaddr_in6>().read_unaligned() };
+            (Some(address.sin6_addr.s6_addr.into()), size_of::<libc::sockaddr_in6>())
+        }
+        _ => (None, size_of::<libc::sockaddr>()),
+    }
+}
+
+fn sockaddr_v4(address: Ipv4Addr) -> libc::sockaddr_in {
+    libc::sockaddr_in {
         sin_family: libc::AF_INET as libc::sa_family_t,
         sin_port: 0,
         sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.octets()) },
         sin_zero: [0; 8],
-    })
+    }
+}
+
+fn sockaddr_v6(address: Ipv6Addr) -> libc::sockaddr_in6 {
+    libc::sockaddr_in6 {
+        sin6_family: libc::AF_INET6 as libc::sa_family_t,
+        sin6_port: 0,
+        sin6_flowinfo: 0,
+        sin6_addr: libc::in6_addr { s6_addr: address.octets() },
+        sin6_scope_id: 0,
+    }
 }
 
 /// Gives a function the description of registered memory.

@@ -37,6 +37,7 @@ same! {
     u32 = theirs::CUdevice_attribute;
     u32 = theirs::CUstreamCaptureStatus;
     u32 = theirs::CUstreamCaptureMode;
+    u32 = theirs::CUmemRangeHandleType;
     cuda::ContextOpaque = theirs::CUctx_st;
     cuda::StreamOpaque = theirs::CUstream_st;
     cuda::EventOpaque = theirs::CUevent_st;
@@ -69,6 +70,7 @@ same_functions! {
     (A A1) (B B1);
     (A A1 A2) (B B1 B2);
     (A A1 A2 A3) (B B1 B2 B3);
+    (A A1 A2 A3 A4) (B B1 B2 B3 B4);
     (A A1 A2 A3 A4 A5 A6 A7) (B B1 B2 B3 B4 B5 B6 B7);
     (A A1 A2 A3 A4 A5 A6 A7 A8 A9 A10) (B B1 B2 B3 B4 B5 B6 B7 B8 B9 B10);
 }
@@ -149,6 +151,7 @@ table! {
         cuMemAllocAsync(_, _, _);
         cuMemFreeAsync(_, _);
         cuMemcpyBatchAsync_v2(_, _, _, _, _, _, _, _);
+        cuMemGetHandleForAddressRange(_, _, _, _, _);
     }
 }
 
@@ -183,6 +186,8 @@ same_constants! {
     ATTRIBUTE_UNIFIED_ADDRESSING = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING;
     ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS =
         CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS;
+    ATTRIBUTE_DMA_BUF_SUPPORTED = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED;
+    MEM_RANGE_HANDLE_DMA_BUF_FD = CUmemRangeHandleType::CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD;
     STREAM_CAPTURE_STATUS_NONE = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
     STREAM_CAPTURE_MODE_GLOBAL = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
     STREAM_CAPTURE_MODE_RELAXED = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;

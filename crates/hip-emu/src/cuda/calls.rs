@@ -1,19 +1,19 @@
 //! The functions that are HIP's under another name, in the current context.
 
-use core::ffi::{c_char, c_uint, c_void};
+use core::ffi::{c_char, c_uint, c_ulonglong, c_void};
 
 use gpu_sys::cuda::{
     CudaError, DevicePtr, EventPtr, FunctionPtr, GraphPtr, HostFn, MEMCPY_SRC_ACCESS_ORDER_STREAM,
-    MemcpyAttributes, ModulePtr, StreamCaptureMode, StreamCaptureStatus, StreamPtr,
+    MemRangeHandleType, MemcpyAttributes, ModulePtr, StreamCaptureMode, StreamCaptureStatus, StreamPtr,
 };
 use gpu_sys::hip::HipError;
 
 use super::context::{within, within_state};
 use super::{hip_result, is_copy_late, started};
-use crate::{capture, copy, device, event, host, memory, module, stream, wait_value};
+use crate::{capture, copy, device, dma_buf, event, host, memory, module, stream, wait_value};
 
 /// A device address as HIP writes it.
-fn address(ptr: DevicePtr) -> *mut c_void {
+pub(super) fn address(ptr: DevicePtr) -> *mut c_void {
     ptr as usize as *mut c_void
 }
 
@@ -69,6 +69,9 @@ calls! {
     cuMemFreeAsync(ptr: DevicePtr, stream: StreamPtr) = memory::hipFreeAsync(address(ptr), stream.cast());
     cuMemAllocManaged(ptr: *mut DevicePtr, size: usize, flags: c_uint) =
         memory::hipMallocManaged(ptr.cast(), size, flags);
+    cuMemGetHandleForAddressRange(
+        handle: *mut c_void, ptr: DevicePtr, size: usize, kind: MemRangeHandleType, flags: c_ulonglong
+    ) = dma_buf::hipMemGetHandleForAddressRange(handle, address(ptr), size, kind, flags);
     cuMemAlloc_v2(ptr: *mut DevicePtr, size: usize) = match size {
         0 => HipError::INVALID_VALUE,
         _ => memory::hipMalloc(ptr.cast(), size),

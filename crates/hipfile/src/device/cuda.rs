@@ -9,6 +9,7 @@ mod direct;
 mod stream;
 
 use std::ffi::{CStr, c_void};
+use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use gpu_sys::cuda::{self, CudaApi, CudaError};
@@ -375,6 +376,31 @@ impl Device for Cuda {
         let (at, len) = (from.start(), to.len());
         // SAFETY: the span proves the device range, the slice the host range; the call returns when both are done with.
         unsafe { self.copy("copy from the GPU", ordinal, at, Side::Target(to.as_mut_ptr()), len) }
+    }
+
+    fn exports(&self) -> bool {
+        self.api.cuMemGetHandleForAddressRange.is_some()
+    }
+
+    fn export(&self, ordinal: u32, start: usize, len: usize) -> Result<Option<OwnedFd>> {
+        const OP: &str = "export GPU memory";
+        let Some(export) = self.api.cuMemGetHandleForAddressRange else { return Ok(None) };
+        let mut supported = 0;
+        let device = self.gpu(OP, ordinal)?.device;
+        // SAFETY: `supported` is writable.
+        let asked = unsafe {
+            (self.api.cuDeviceGetAttribute)(&raw mut supported, cuda::ATTRIBUTE_DMA_BUF_SUPPORTED, device)
+        };
+        if asked != CudaError::SUCCESS || supported == 0 {
+            return Ok(None);
+        }
+        let _on = self.on(OP, ordinal)?;
+        let (mut fd, kind): (i32, _) = (-1, cuda::MEM_RANGE_HANDLE_DMA_BUF_FD);
+        // SAFETY: there is room for a descriptor; the range is a number to the driver.
+        let code = unsafe { export((&raw mut fd).cast(), start as cuda::DevicePtr, len, kind, 0) };
+        self.call(OP, code)?;
+        // SAFETY: the driver gave it to us to close.
+        Ok((fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
     fn direct_files(&self) -> Option<&dyn DirectFiles> {

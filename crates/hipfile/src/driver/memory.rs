@@ -30,7 +30,8 @@ impl Located {
 }
 
 impl Driver {
-    /// Registers `len` bytes of GPU memory. `flags` is accepted and has no meaning yet.
+    /// Registers `len` bytes of GPU memory. Of the `flags`, 2 lets RDMA devices write in relaxed order; others are kept without
+    /// effect.
     ///
     /// The range may lie anywhere inside an allocation, and may overlap other registrations. It may span several pieces
     /// of one GPU's memory that the virtual-memory API mapped next to each other. A registration costs no GPU resource:
@@ -46,14 +47,13 @@ impl Driver {
     /// The memory must stay valid until it is deregistered, and must not be accessed in a conflicting way during a
     /// transfer.
     pub unsafe fn register_buffer(&self, ptr: DevPtr, len: usize, flags: i32) -> Result<()> {
-        let _ = flags;
-        let result = self.begin_buffer(ptr, len);
+        let result = self.begin_buffer(ptr, len, flags);
         self.counted(&result, Event::BufferOk, Event::BufferErr);
         result
     }
 
     /// As [`Driver::register_buffer`] demands it, whose only part this is.
-    fn begin_buffer(&self, ptr: DevPtr, len: usize) -> Result<()> {
+    fn begin_buffer(&self, ptr: DevPtr, len: usize, flags: i32) -> Result<()> {
         const OP: &str = "register buffer";
         self.check_process(OP, ErrorKind::DriverClosing)?;
         let taken = || Error::message(ErrorKind::MemoryAlreadyRegistered, OP, format!("{:#x}", ptr.0));
@@ -74,7 +74,7 @@ impl Driver {
         };
         // SAFETY: the caller promises that the memory stays valid; its place was just asked for.
         let record = unsafe { BufferRecord::new(ptr.0, len, located.place) };
-        let record = Arc::new(record.made_of(allocation, located.borders));
+        let record = Arc::new(record.made_of(allocation, located.borders).registered(flags));
         let gpu = record.place().gpu();
         self.inner.buffers.insert(Arc::clone(&record)).map_err(|_| taken())?;
         log::buffer_registered(&record);
@@ -95,15 +95,10 @@ impl Driver {
     fn end_buffer(&self, ptr: DevPtr) -> Result<()> {
         const OP: &str = "deregister buffer";
         self.check_process(OP, ErrorKind::DriverClosing)?;
-        let mut ended = None;
-        let removal = self.inner.buffers.remove(ptr.0, |record| {
-            let retired = record.usage.retire();
-            ended = retired.then(|| (record.place().gpu(), record.len()));
-            retired
-        });
-        match removal {
-            Removal::Done => {
-                ended.inspect(|(gpu, len)| self.inner.count_memory(*gpu, false, *len));
+        match self.inner.buffers.remove(ptr.0, |record| record.usage.retire()) {
+            Removal::Done(record) => {
+                record.let_go();
+                self.inner.count_memory(record.place().gpu(), false, record.len());
                 Ok(())
             }
             Removal::Refused => {

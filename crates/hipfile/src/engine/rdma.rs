@@ -80,16 +80,16 @@ impl Engine for ByRdma {
             let want = rest.span.unbroken();
             let part = rest.part(0..want);
             let Some(nic) = self.choose(&part, user) else { return Outcome::yielded(moved, Reason::NoRdma) };
-            let registered = match nic.register(op, &part.span) {
-                Ok(Some(registered)) => registered,
+            let reached = match nic.reach(op, &part.span) {
+                Ok(Some(reached)) => reached,
                 Ok(None) => return Outcome::yielded(moved, Reason::NoRdma),
                 Err(error) => {
                     crate::log::event!(DEBUG, "GPU memory is not registered for RDMA", %error);
                     return Outcome::yielded(moved, Reason::NoRdma);
                 }
             };
-            let (done, errno) = user.by_rdma(op, want, part.file_offset, &registered.memory);
-            drop(registered);
+            let (done, errno) = user.by_rdma(op, want, part.file_offset, &reached.memory);
+            drop(reached);
             moved += done;
             match errno {
                 Some(errno) => return Outcome::failed(moved, Error::os(op.name(), errno)),

@@ -89,6 +89,7 @@ mod suite {
     mod logging;
     mod memory_kinds;
     mod owned_streams;
+    mod rdma;
     mod reach;
     mod rings;
     mod scarce;

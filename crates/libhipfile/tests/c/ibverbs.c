@@ -14,6 +14,7 @@ struct ibv_context { struct ibv_device *device; };
 struct ibv_pd { struct ibv_context *context; };
 struct ibv_mr { struct ibv_context *context; struct ibv_pd *pd; void *addr; size_t length; uint32_t handle, lkey, rkey; };
 union ibv_gid { uint8_t raw[16]; };
+struct ibv_gid_entry { union ibv_gid gid; uint32_t gid_index, port_num, gid_type, ndev_ifindex; };
 
 static struct ibv_device devices[] = { { "emu_0", 1 }, { "emu_1", 2 } };
 static struct ibv_device *list[] = { &devices[0], &devices[1], NULL };
@@ -23,8 +24,10 @@ static struct { struct ibv_mr mr; char *reach; int access; int used; } regions[6
 
 /* What the tests ask for and are told. */
 int emu_fail_registrations; /* an errno for all that follow */
+size_t emu_largest;         /* what is larger fails with ENOMEM; 0: nothing */
 int emu_registered;         /* so far */
 int emu_open;               /* now */
+int emu_access;             /* of the last */
 
 struct ibv_device **ibv_get_device_list(int *count) { *count = 2; return list; }
 void ibv_free_device_list(struct ibv_device **given) { (void)given; }
@@ -39,20 +42,38 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 
 int ibv_close_device(struct ibv_context *context) { free(context); return 0; }
 
-/* Entry 0 is a link-local address, entry 1 is 10.0.<net>.7. */
+/* As a RoCE port has them: fe80::<net>, nothing, 10.0.<net>.7 and fd00::<net>:7, the last two for RoCE v1 and then for v2. */
 int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
 {
-    if (port != 1 || index > 1)
-        return EINVAL;
+    const uint8_t net = context->device->net;
+    if (port != 1 || index > 5)
+        return -1;
     memset(gid, 0, sizeof *gid);
     if (index == 0) {
         gid->raw[0] = 0xfe;
         gid->raw[1] = 0x80;
-        gid->raw[15] = context->device->net;
-        return 0;
+        gid->raw[15] = net;
+    } else if (index == 2 || index == 3) {
+        const uint8_t v4[] = { 0xff, 0xff, 10, 0, net, 7 };
+        memcpy(gid->raw + 10, v4, sizeof v4);
+    } else if (index > 3) {
+        gid->raw[0] = 0xfd;
+        gid->raw[13] = net;
+        gid->raw[15] = 7;
     }
-    const uint8_t v4[] = { 0xff, 0xff, 10, 0, context->device->net, 7 };
-    memcpy(gid->raw + 10, v4, sizeof v4);
+    return 0;
+}
+
+int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry, uint32_t flags, size_t size)
+{
+    if (flags != 0 || size != sizeof *entry || port > 255 || ibv_query_gid(context, (uint8_t)port, (int)index, &entry->gid) != 0)
+        return EINVAL;
+    if (index == 1)
+        return ENODATA;
+    entry->gid_index = index;
+    entry->port_num = port;
+    entry->gid_type = index == 3 || index == 5 ? 2 : 1;
+    entry->ndev_ifindex = 0;
     return 0;
 }
 
@@ -69,8 +90,8 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 {
     char text[128] = "";
     unsigned long at, len;
-    if (emu_fail_registrations) {
-        errno = emu_fail_registrations;
+    if (emu_fail_registrations || (emu_largest && length > emu_largest)) {
+        errno = emu_fail_registrations ? emu_fail_registrations : ENOMEM;
         return NULL;
     }
     if (pread(fd, text, sizeof text - 1, 0) <= 0 || sscanf(text, "hip-emu dma-buf %lx %lx", &at, &len) != 2
@@ -83,7 +104,7 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
             continue;
         regions[n].mr = (struct ibv_mr){ pd->context, pd, (void *)iova, length, n, 1000 + n, 2000 + n };
         regions[n].reach = (char *)at + offset;
-        regions[n].access = access;
+        regions[n].access = emu_access = access;
         __atomic_add_fetch(&emu_registered, 1, __ATOMIC_RELAXED);
         __atomic_add_fetch(&emu_open, 1, __ATOMIC_RELAXED);
         return &regions[n].mr;

@@ -88,7 +88,7 @@ three_ways! {
     behaviour_123_handle_info: Program::test("handle_info");
     stats: Program::test("stats");
     userspace: Program::test("userspace").arg("1000").env("HIPFILE_LOG_LEVEL", "off");
-    behaviour_36_rdma: Program::test("rdma").beside("ibverbs.c", "libibverbs.so.1").env("HIPFILE_LOG_LEVEL", "off");
+    behaviour_34_and_behaviour_36_rdma: Program::test("rdma").beside("ibverbs.c", "libibverbs.so.1").env("HIPFILE_LOG_LEVEL", "off");
     behaviour_69_batch: Program::test("batch");
     streams: Program::test("streams");
     streams_staged: Program::test("streams").env("HIPFILE_FORCE_COMPAT_MODE", "true");

@@ -9,9 +9,10 @@ use hip_emu::types::{
     IpcMemHandle, MEM_ACCESS_READ_WRITE, MEM_ALLOCATION_PINNED, MEM_HANDLE_NONE, MEM_LOCATION_DEVICE,
     MemAccessDesc, MemAllocationFlags, MemAllocationProp, MemLocation,
 };
+pub(crate) use hip_emu::virtual_memory::GRANULARITY;
 use hip_emu::virtual_memory::{
-    GRANULARITY, hipMemAddressFree, hipMemAddressReserve, hipMemCreate, hipMemMap, hipMemRelease,
-    hipMemSetAccess, hipMemUnmap,
+    hipMemAddressFree, hipMemAddressReserve, hipMemCreate, hipMemMap, hipMemRelease, hipMemSetAccess,
+    hipMemUnmap,
 };
 use hipfile::DevPtr;
 
@@ -154,6 +155,11 @@ impl Memory {
             ok(unsafe { (hip_emu::api().hipMemcpy)(to, from, n, hip::MEMCPY_DEFAULT) });
         });
         out.into_inner()
+    }
+
+    /// What all of it holds now, guards included.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.get(0, self.len)
     }
 
     /// What the usable bytes hold from `at` on, as far as is known.
