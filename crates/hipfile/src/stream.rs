@@ -211,16 +211,18 @@ impl Driver {
         let _order = lock(&lane.order);
         let seat = lane.enter()?;
         let lead = if fixed { first.file_offset as u64 % align } else { align - 1 } as usize;
-        let copies = match buffer_gpu {
-            Some(_) => {
+        // What the kernel reaches, an APU's memory too, is read and written in place.
+        let staged = !buffer.place().is_reached();
+        let copies = match staged {
+            true => {
                 // Whole units only, as the stage has it.
                 let room = seat.block.len - seat.block.len % align as usize;
                 (lead + first.len).div_ceil(room).max(1) + usize::from(direct)
             }
-            None => 0,
+            false => 0,
         };
         let (base, most) = (ptr.0, first.len);
-        let ahead = (op == Op::Read && buffer_gpu.is_some() && !direct)
+        let ahead = (op == Op::Read && staged && !direct)
             .then(|| Ahead::new(&lane, most, lead, align as usize, inner.lanes()))
             .flatten();
         let (ahead, plan) = ahead.unzip();

@@ -43,6 +43,53 @@ fn behaviour_32_interior_pointers_reach_the_same_bytes() {
     }
 }
 
+/// Whichever way a place inside is named: the registration serves it, by the same engine, and the runtime is asked for no bounds.
+#[test]
+fn behaviour_32_an_interior_pointer_hits_the_registration() {
+    const MIB: usize = 1 << 20;
+    if !is_emulated_hip("it counts HIP's calls") {
+        return;
+    }
+    let driver = driver_with(&["p2p", "uring", "bounce"], |_| {});
+    for storage in [Some(Storage::here()), Storage::ext4(&[])].into_iter().flatten() {
+        let (file, content) = storage.random_file(4 * MIB);
+        let file = File::register(&driver, file).unwrap();
+        let buffer = Buffer::alloc(&driver, 0, 1 << 30).unwrap();
+        let base = buffer.ptr();
+        let within = DevPtr(base.0 + 64 * MIB);
+        let held = driver.buffer_info(within, 4 * MIB).unwrap();
+        assert_eq!((held.start, held.len), (base, 1 << 30), "by whom it is registered");
+        let asked = || hip_emu::fault::calls("hipMemGetAddressRange");
+        let read = |ptr, offset| {
+            let (before, bounds) = (file.info().unwrap().stats, asked());
+            // SAFETY: the range lies in the buffer, which only this test uses.
+            assert_eq!(unsafe { driver.read(file.id(), ptr, 4 * MIB, 0, offset) }.unwrap(), 4 * MIB);
+            assert_eq!(asked(), bounds, "the registration knows them");
+            let mut bytes = vec![0; 4 * MIB];
+            buffer.download(64 * MIB, &mut bytes).unwrap();
+            assert!(bytes == content);
+            let after = file.info().unwrap().stats;
+            let served = |stats: &hipfile::Stats| {
+                stats.read.iter().map(|engine| (engine.engine, engine.bytes)).collect::<Vec<_>>()
+            };
+            let (before, after) = (served(&before), served(&after));
+            after
+                .into_iter()
+                .filter(|engine| !before.contains(engine))
+                .map(|(name, _)| name)
+                .collect::<Vec<_>>()
+        };
+        let inner = read(within, 0);
+        assert_eq!(read(base, 64 * MIB as i64), inner, "the same path");
+        assert_eq!(inner.len(), 1, "{inner:?}");
+        driver.deregister_buffer(base).unwrap();
+        let bounds = asked();
+        // SAFETY: as above.
+        assert_eq!(unsafe { driver.read(file.id(), within, MIB, 0, 0) }.unwrap(), MIB);
+        assert!(asked() > bounds, "without a registration they are asked for");
+    }
+}
+
 #[test]
 fn an_unregistered_pointer_has_the_bounds_of_its_allocation() {
     let (driver, storage) = (driver(), Storage::here());

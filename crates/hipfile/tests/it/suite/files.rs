@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use hipfile::{Buffer, Config, DeviceChoice, Driver, ErrorKind, File};
 
-use crate::support::{Storage, driver, gpu, skip};
+use crate::support::{Storage, driver, gpu, mount_over, skip};
 
 /// Reads the first `len` bytes through the library.
 fn read_through(driver: &Driver, fd: impl Into<OwnedFd>, len: usize) -> Vec<u8> {
@@ -283,18 +283,10 @@ fn a_direct_only_file_reads_anything_and_refuses_ragged_writes() {
     // A GPU runtime needs /proc to start.
     let driver = driver();
     let mut buffer = Buffer::alloc(&driver, 0, 20_000).unwrap();
-    // Without /proc the descriptor cannot be opened anew. An empty folder over it stands for that, seen by this
-    // process's test thread alone.
-    // SAFETY: unshare only gives this thread a mount table of its own.
-    if unsafe { libc::unshare(libc::CLONE_NEWNS | libc::CLONE_FS) } != 0 {
-        return skip("direct-only file", "a mount namespace is not allowed here");
-    }
+    // Without /proc the descriptor cannot be opened anew. An empty folder over it stands for that.
     let empty = tempfile::tempdir().unwrap();
-    let mount =
-        |args: &[&str]| std::process::Command::new("mount").args(args).status().is_ok_and(|s| s.success());
-    let empty_path = empty.path().to_str().unwrap();
-    if !mount(&["--make-rprivate", "/"]) || !mount(&["--bind", empty_path, "/proc"]) {
-        return skip("direct-only file", "mounting is not allowed here");
+    if !mount_over(empty.path(), "/proc") {
+        return;
     }
     let file = File::register(&driver, direct).unwrap();
     for (len, offset) in

@@ -5,12 +5,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::Command;
 
-use hipfile::{DevPtr, Driver, Entry, EventStatus, FileId, Op, RawBatch, Result};
+use hipfile::{Buffer, Config, FileId, Op};
 use test_support::fuse;
 
+use crate::support::doors::{Ask, Door, Doors};
 use crate::support::gpu::is_emulated_hip;
 use crate::support::memory::{Kind, Memory};
-use crate::support::streams::{self, Stream, Variables, Watchdog};
+use crate::support::streams::Watchdog;
 use crate::support::{HugePages, Random, Storage, driver_with, operations, skip};
 
 /// Usable bytes of each memory: beyond the second border of one that is mapped in pieces of 2 MiB.
@@ -59,6 +60,24 @@ impl Subject {
     fn regular(storage: Storage, random: &mut Random) -> Subject {
         let file = open(&storage, 0);
         Subject::new(&storage.name.clone(), file, bytes(random, LEN), Some(storage))
+    }
+
+    /// The same, and the caller's descriptor is O_DIRECT.
+    fn around(storage: Storage, random: &mut Random) -> Option<Subject> {
+        let mut subject = Subject::regular(storage, random);
+        let mut options = std::fs::File::options();
+        options.read(true).write(true).custom_flags(libc::O_DIRECT);
+        let name = format!("{}, O_DIRECT", subject.name);
+        match options.open(format!("/proc/self/fd/{}", subject.file.as_raw_fd())) {
+            Ok(file) => {
+                (subject.file, subject.name) = (file, name);
+                Some(subject)
+            }
+            Err(error) => {
+                skip(&name, &error.to_string());
+                None
+            }
+        }
     }
 }
 
@@ -147,10 +166,9 @@ fn huge(random: &mut Random) -> Option<Subject> {
     })
 }
 
-/// Every kind that this machine has.
-fn subjects(random: &mut Random) -> Vec<Subject> {
-    let mut all = Vec::new();
-    let storages = [
+/// What regular files lie on.
+fn storages() -> impl Iterator<Item = Storage> {
+    let all = [
         Some(Storage::here()),
         Storage::ext4(&[]),
         Storage::xfs(),
@@ -160,7 +178,14 @@ fn subjects(random: &mut Random) -> Vec<Subject> {
         Storage::shared_memory(),
         Some(Storage::memfd()),
     ];
-    all.extend(storages.into_iter().flatten().map(|storage| Subject::regular(storage, random)));
+    all.into_iter().flatten()
+}
+
+/// Every kind that this machine has.
+fn subjects(random: &mut Random) -> Vec<Subject> {
+    let mut all = Vec::new();
+    all.extend(storages().map(|storage| Subject::regular(storage, random)));
+    all.extend(storages().filter_map(|storage| Subject::around(storage, random)));
     let storage = Storage::here();
     let sparse = open(&storage, 0);
     sparse.set_len(LEN as u64).unwrap();
@@ -188,24 +213,6 @@ fn subjects(random: &mut Random) -> Vec<Subject> {
         Ok(file) => all.push(Subject::new("O_TMPFILE", file, bytes(random, LEN), Some(storage))),
         Err(error) => skip("O_TMPFILE", &error.to_string()),
     }
-    let storage = Storage::here();
-    all.push(Subject::new("O_DIRECT", open(&storage, 0), bytes(random, LEN), None));
-    let direct = std::fs::File::options()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_DIRECT)
-        .open(storage.path("file"));
-    match (direct, all.last_mut()) {
-        (Ok(direct), Some(subject)) => {
-            subject.file = direct;
-            subject._keep = Some(storage);
-        }
-        (Err(error), _) => {
-            skip("O_DIRECT", &error.to_string());
-            all.pop();
-        }
-        _ => unreachable!("one was pushed"),
-    }
     if let Some(storage) = Storage::fuse() {
         // Its one file is there from the start.
         let file = std::fs::File::options().read(true).write(true).open(storage.path(fuse::NAME)).unwrap();
@@ -214,59 +221,6 @@ fn subjects(random: &mut Random) -> Vec<Subject> {
     all.extend(block(random));
     all.extend(huge(random));
     all
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Door {
-    Call,
-    Stream,
-    Batch,
-}
-
-/// What is asked for: so many bytes at a place of a memory and of a file.
-#[derive(Clone, Copy, Debug)]
-struct Ask {
-    ptr: DevPtr,
-    len: usize,
-    at: usize,
-    offset: usize,
-}
-
-struct Doors {
-    driver: Driver,
-    stream: Stream,
-    batch: RawBatch,
-}
-
-impl Doors {
-    fn transfer(&self, door: Door, op: Op, id: FileId, ask: Ask) -> Result<usize> {
-        let Ask { ptr, len, at, offset } = ask;
-        match (door, op) {
-            // SAFETY: the range lies in memory that outlives the call and that nobody else uses.
-            (Door::Call, Op::Read) => unsafe { self.driver.read(id, ptr, len, offset as i64, at as i64) },
-            // SAFETY: as above.
-            (Door::Call, _) => unsafe { self.driver.write(id, ptr, len, offset as i64, at as i64) },
-            (Door::Stream, _) => {
-                let variables = Variables::new(len, offset as i64, at as i64);
-                streams::enqueue(&self.driver, op, id, ptr, self.stream, 0, &variables)?;
-                self.stream.wait();
-                variables.result()
-            }
-            (Door::Batch, _) => {
-                let (file_offset, buffer_offset) = (offset as i64, at as i64);
-                let entry =
-                    Entry { op: Ok(op), file: id, buffer: ptr, buffer_offset, file_offset, len, cookie: 7 };
-                // SAFETY: as above; the event is waited for.
-                unsafe { self.batch.submit(&self.driver, &[entry]) }?;
-                let events = self.batch.poll(1, 1, None)?;
-                match events.into_iter().next().map(|event| event.status) {
-                    Some(EventStatus::Complete(moved)) => Ok(moved),
-                    Some(EventStatus::Failed(error)) => Err(error),
-                    other => panic!("{other:?}"),
-                }
-            }
-        }
-    }
 }
 
 /// Random operations of one memory on one file, by one door.
@@ -279,7 +233,7 @@ fn roam(
 ) {
     let what = format!("{:?} memory, {}, {door:?}", memory.kind, subject.name);
     let edges = [0, 1, 511, 4096, 4097, 65_536, 300_000, 1 << 20, 2 << 20];
-    for _ in 0..operations(12) {
+    for _ in 0..operations(6) {
         let len = (random.one_of(&edges) + random.below(3)).min(SPACE);
         let mut at = random.one_of(&[0, 4096, 5000, 9000, SPACE]).min(SPACE - len);
         // Usually at the same place in a block of memory as in one of the file.
@@ -340,35 +294,50 @@ fn behaviour_107_every_kind_of_memory_goes_with_every_kind_of_file() {
     if !is_emulated_hip("it allocates by HIP's functions") {
         return;
     }
-    let _watchdog = Watchdog::new(600);
     let mut random = Random::new();
-    let driver = driver_with(&["p2p", "uring", "bounce"], |c| {
+    let subjects = subjects(&mut random);
+    all_with_all(Kind::ALL, subjects, &["p2p", "uring", "bounce"], &mut random);
+}
+
+/// An APU's, which the kernel reaches too: nothing is copied by the GPU.
+#[test]
+fn behaviour_107_behaviour_158_memory_of_an_apu_goes_with_every_kind_of_file() {
+    if !is_emulated_hip("it makes an emulated GPU that shares memory") {
+        return;
+    }
+    // SAFETY: set before the emulation reads it, while this process has one thread of interest.
+    unsafe { std::env::set_var("HIP_EMU_INTEGRATED", "all") };
+    let mut random = Random::new();
+    let subjects = subjects(&mut random);
+    all_with_all(&Kind::ALL[..4], subjects, &["uring", "bounce"], &mut random);
+}
+
+fn all_with_all(kinds: &[Kind], subjects: Vec<Subject>, engines: &[&str], random: &mut Random) {
+    let _watchdog = Watchdog::new(600);
+    let doors = Doors::new(driver_with(engines, |c: &mut Config| {
         c.allow_system_memory = true;
         c.direct_min = 60_000;
-    });
-    let doors = Doors { driver, stream: Stream::free(), batch: RawBatch::new(8).unwrap() };
-    doors.driver.prepare_stream(doors.stream.ptr()).unwrap();
+    }));
     let mut done = 0;
     let mut memories: Vec<_> =
-        Kind::ALL.iter().zip(1..).map(|(kind, n)| Memory::new(*kind, SPACE, 17 * n)).collect();
-    for mut subject in subjects(&mut random) {
+        kinds.iter().zip(1..).map(|(kind, n)| Memory::new(*kind, SPACE, 17 * n)).collect();
+    for mut subject in subjects {
         let id = doors.driver.register_file(subject.file.as_raw_fd()).unwrap();
         for memory in &mut memories {
             if random.below(2) == 0 {
                 // SAFETY: the memory outlives the registration.
                 unsafe { doors.driver.register_buffer(memory.ptr(), SPACE, 0) }.unwrap();
             }
-            for door in [Door::Call, Door::Stream, Door::Batch] {
-                roam(&doors, door, (&mut subject, id), memory, &mut random);
+            for door in Door::ALL {
+                roam(&doors, door, (&mut subject, id), memory, random);
                 done += 1;
             }
             let _ = doors.driver.deregister_buffer(memory.ptr());
         }
         doors.driver.deregister_file(id).unwrap();
-        let device = memories.iter().filter(|memory| memory.kind.is_device()).count();
-        assert!(device > 0 && device < memories.len());
         eprintln!("{}: well", subject.name);
     }
+    assert!(memories.iter().any(|memory| memory.kind.is_device()));
     memories.iter().for_each(|memory| memory.check("at the end"));
     eprintln!("{done} combinations");
 }
@@ -377,74 +346,141 @@ fn behaviour_107_every_kind_of_memory_goes_with_every_kind_of_file() {
 fn behaviour_107_a_block_device_ends_where_it_ends() {
     let mut random = Random::new();
     let Some(subject) = block(&mut random) else { return };
-    let (driver, end) = (driver_with(&["p2p", "uring", "bounce"], |c| c.direct_min = 4096), LEN as u64);
-    let id = driver.register_file(subject.file.as_raw_fd()).unwrap();
-    let mut buffer = hipfile::Buffer::alloc(&driver, 0, 1 << 20).unwrap();
-    buffer.upload(0, &vec![9; 1 << 20]).unwrap();
-    let at = |offset: u64, len: usize| {
-        // SAFETY: the range lies in the buffer, which only this test uses.
-        unsafe { driver.read(id, buffer.ptr(), len, offset as i64, 0) }
-    };
-    for (offset, len, due) in [
-        (end - 4096, 1 << 20, 4096),
-        (end - 4097, 8192, 4097),
-        (end - 1, 1, 1),
-        (end - 1, 4096, 1),
-        (end, 1, 0),
-        (end + 4096, 4096, 0),
-        (0, 1 << 20, 1 << 20),
-    ] {
-        assert_eq!(at(offset, len).map_err(|e| e.to_string()), Ok(due), "{len} at {offset}");
-        let mut bytes = vec![0; due];
-        buffer.download(0, &mut bytes).unwrap();
-        assert!(bytes == subject.content[LEN.min(offset as usize)..][..due], "{len} at {offset}");
+    let end = LEN;
+    let doors = Doors::new(driver_with(&["p2p", "uring", "bounce"], |c| c.direct_min = 4096));
+    let id = doors.driver.register_file(subject.file.as_raw_fd()).unwrap();
+    let mut buffer = Buffer::alloc(&doors.driver, 0, 1 << 20).unwrap();
+    let ask = |offset, len| Ask { ptr: buffer.ptr(), len, at: 0, offset };
+    for door in Door::ALL {
+        for (offset, len, due) in [
+            (end - 4096, 1 << 20, 4096),
+            (end - 4097, 8192, 4097),
+            (end - 1, 1, 1),
+            (end - 1, 4096, 1),
+            (end, 1, 0),
+            (end + 4096, 4096, 0),
+            (0, 1 << 20, 1 << 20),
+        ] {
+            let read = doors.transfer(door, Op::Read, id, ask(offset, len));
+            assert_eq!(read.map_err(|e| e.to_string()), Ok(due), "{door:?}: {len} at {offset}");
+            let mut bytes = vec![0; due];
+            buffer.download(0, &mut bytes).unwrap();
+            assert!(bytes == subject.content[end.min(offset)..][..due], "{door:?}: {len} at {offset}");
+        }
     }
+    buffer.upload(0, &vec![9; 1 << 20]).unwrap();
     // As pwrite(2) has it: what fits, and ENOSPC where nothing does.
-    let written = |offset: u64, len: usize| {
-        // SAFETY: as above.
-        unsafe { driver.write(id, buffer.ptr(), len, offset as i64, 0) }
-    };
-    assert_eq!(written(end - 4096, 4096).unwrap(), 4096);
-    assert_eq!(written(end - 4096, 8192).unwrap(), 4096);
-    assert_eq!(written(end - 5, 100).unwrap(), 5);
-    for offset in [end, end + 4096] {
-        assert_eq!(written(offset, 4096).unwrap_err().os_error(), Some(libc::ENOSPC), "at {offset}");
+    let ask = |offset, len| Ask { ptr: buffer.ptr(), len, at: 0, offset };
+    for door in Door::ALL {
+        let written = |offset, len| doors.transfer(door, Op::Write, id, ask(offset, len)).unwrap();
+        assert_eq!(written(end - 4096, 4096), 4096, "{door:?}");
+        assert_eq!(written(end - 4096, 8192), 4096, "{door:?}");
+        assert_eq!(written(end - 5, 100), 5, "{door:?}");
+        for offset in [end, end + 4096] {
+            let errno = doors.errno(door, Op::Write, id, ask(offset, 4096));
+            assert_eq!(errno, Some(libc::ENOSPC), "{door:?} at {offset}");
+        }
     }
 }
 
 #[test]
 fn behaviour_107_a_file_that_grows_is_read_as_far_as_it_is_long() {
-    let (driver, storage) =
-        (driver_with(&["p2p", "uring", "bounce"], |c| c.direct_min = 4096), Storage::here());
-    let file = open(&storage, 0);
-    let id = driver.register_file(file.as_raw_fd()).unwrap();
-    let mut buffer = hipfile::Buffer::alloc(&driver, 0, 1 << 20).unwrap();
-    buffer.upload(0, &vec![0; 1 << 20]).unwrap();
-    let pattern = |n: usize| (n % 249) as u8 + 1;
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let all: Vec<u8> = (0..900_000).map(pattern).collect();
-            for (n, piece) in all.chunks(1777).enumerate() {
-                file.write_all_at(piece, n as u64 * 1777).unwrap();
+    for door in Door::ALL {
+        let doors = Doors::new(driver_with(&["p2p", "uring", "bounce"], |c| c.direct_min = 4096));
+        let storage = Storage::here();
+        let file = open(&storage, 0);
+        let id = doors.driver.register_file(file.as_raw_fd()).unwrap();
+        let mut buffer = Buffer::alloc(&doors.driver, 0, 1 << 20).unwrap();
+        buffer.upload(0, &vec![0; 1 << 20]).unwrap();
+        let pattern = |n: usize| (n % 249) as u8 + 1;
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let all: Vec<u8> = (0..900_000).map(pattern).collect();
+                for (n, piece) in all.chunks(1777).enumerate() {
+                    file.write_all_at(piece, n as u64 * 1777).unwrap();
+                }
+                stop.store(true, std::sync::atomic::Ordering::Release);
+            });
+            let mut last = 0;
+            loop {
+                let over = stop.load(std::sync::atomic::Ordering::Acquire);
+                let ask = Ask { ptr: buffer.ptr(), len: 1 << 20, at: 0, offset: 0 };
+                let n = doors.transfer(door, Op::Read, id, ask).unwrap();
+                assert!(n >= last, "{door:?}: {n} after {last}: it never shrinks");
+                let mut bytes = vec![0; n];
+                buffer.download(0, &mut bytes).unwrap();
+                let bad = bytes.iter().enumerate().find(|(at, byte)| **byte != pattern(*at));
+                assert_eq!(bad, None, "{door:?}: of {n}");
+                last = n;
+                if over {
+                    assert_eq!(n, 900_000);
+                    break;
+                }
             }
-            stop.store(true, std::sync::atomic::Ordering::Release);
         });
-        let mut last = 0;
-        loop {
-            let over = stop.load(std::sync::atomic::Ordering::Acquire);
-            // SAFETY: the range lies in the buffer, which only this thread uses.
-            let n = unsafe { driver.read(id, buffer.ptr(), 1 << 20, 0, 0) }.unwrap();
-            assert!(n >= last, "{n} after {last}: it never shrinks");
-            let mut bytes = vec![0; n];
-            buffer.download(0, &mut bytes).unwrap();
-            let bad = bytes.iter().enumerate().find(|(at, byte)| **byte != pattern(*at));
-            assert_eq!(bad, None, "of {n}");
-            last = n;
-            if over {
-                assert_eq!(n, 900_000);
-                break;
+    }
+}
+
+/// As pread(2) and pwrite(2) answer, by every door and whatever engine would serve it.
+#[test]
+fn behaviour_107_descriptors_used_the_wrong_way_give_ebadf() {
+    for engines in [&["p2p", "uring", "bounce"][..], &["bounce"]] {
+        let doors = Doors::new(driver_with(engines, |c| (c.direct_min, c.uring_min) = (0, 0)));
+        let buffer = Buffer::alloc(&doors.driver, 0, 1 << 20).unwrap();
+        for storage in storages() {
+            let path = match storage.name.as_str() {
+                // It has a name in /proc only.
+                "memfd" => continue,
+                _ => storage.path("file"),
+            };
+            std::fs::write(&path, vec![1; 1 << 20]).unwrap();
+            for (op, flags) in [(Op::Read, libc::O_WRONLY), (Op::Write, libc::O_RDONLY)] {
+                for around in [0, libc::O_DIRECT] {
+                    let mut options = std::fs::File::options();
+                    options.read(op == Op::Write).write(op == Op::Read).custom_flags(around);
+                    let Ok(file) = options.open(&path) else {
+                        skip(&storage.name, "no O_DIRECT");
+                        continue;
+                    };
+                    let id = doors.driver.register_file(file.as_raw_fd()).unwrap();
+                    for door in Door::ALL {
+                        for len in [1, 4096, 1 << 20] {
+                            let ask = Ask { ptr: buffer.ptr(), len, at: 0, offset: 0 };
+                            let errno = doors.errno(door, op, id, ask);
+                            let what = format!("{}, {door:?}, {len}, flags {flags:#x}", storage.name);
+                            assert_eq!(errno, Some(libc::EBADF), "{what}");
+                        }
+                    }
+                    doors.driver.deregister_file(id).unwrap();
+                }
+            }
+            assert!(std::fs::read(&path).unwrap() == vec![1; 1 << 20], "{}", storage.name);
+        }
+    }
+}
+
+/// What is appended goes to the end, whatever offset is said, and is whole: by every door.
+#[test]
+fn behaviour_107_appended_writes_go_to_the_end_by_every_door() {
+    const RECORD: usize = 150_001;
+    let doors = Doors::new(driver_with(&["p2p", "uring", "bounce"], |c| c.direct_min = 4096));
+    let mut buffer = Buffer::alloc(&doors.driver, 0, RECORD).unwrap();
+    for storage in storages().filter(|storage| storage.name != "memfd") {
+        let mut options = std::fs::File::options();
+        let file = options.read(true).append(true).create(true).open(storage.path("log")).unwrap();
+        let id = doors.driver.register_file(file.as_raw_fd()).unwrap();
+        let mut due = Vec::new();
+        for round in 0..2 {
+            for (door, n) in Door::ALL.into_iter().zip(1..) {
+                let record: Vec<u8> = (0..RECORD).map(|at| (at % 251) as u8 ^ (n * 8 + round)).collect();
+                buffer.upload(0, &record).unwrap();
+                let ask = Ask { ptr: buffer.ptr(), len: RECORD, at: 0, offset: 4096 * usize::from(round) };
+                assert_eq!(doors.transfer(door, Op::Write, id, ask).unwrap(), RECORD, "{}", storage.name);
+                due.extend(record);
             }
         }
-    });
+        assert!(std::fs::read(storage.path("log")).unwrap() == due, "{}", storage.name);
+        doors.driver.deregister_file(id).unwrap();
+    }
 }

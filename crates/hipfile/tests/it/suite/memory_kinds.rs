@@ -4,8 +4,9 @@ use std::os::fd::AsRawFd;
 use std::time::Instant;
 
 use hip_emu::fault;
-use hipfile::{Buffer, Config, DevPtr, Driver, ErrorKind, File, FileId, PageCache};
+use hipfile::{Buffer, Config, DevPtr, Driver, ErrorKind, File, FileId, Op, PageCache};
 
+use crate::support::doors::{Ask, Door, Doors};
 use crate::support::gpu::is_emulated_hip;
 use crate::support::memory::{Kind, Memory, map, unmap};
 use crate::support::{Storage, driver, driver_with};
@@ -222,6 +223,22 @@ fn behaviour_58_only_the_gpu_that_owns_the_memory_is_used() {
     let mut buffer = Buffer::alloc(&driver, 3, 3 << 20).unwrap();
     assert_eq!(file.read_at(&mut buffer, 0..3 << 20, 0).unwrap(), 3 << 20);
     assert_eq!(file.write_at(&buffer, 0..3 << 20, 0).unwrap(), 3 << 20);
+    // A caller's own stream is of its GPU; who asks from another keeps that one current.
+    // SAFETY: a plain call.
+    assert_eq!(unsafe { (hip_emu::api().hipSetDevice)(3) }, gpu_sys::hip::HipError::SUCCESS);
+    let doors = Doors::new(driver);
+    // SAFETY: a plain call.
+    assert_eq!(unsafe { (hip_emu::api().hipSetDevice)(5) }, gpu_sys::hip::HipError::SUCCESS);
+    for door in Door::ALL {
+        for op in [Op::Read, Op::Write] {
+            let ask = Ask { ptr: buffer.ptr(), len: 3 << 20, at: 0, offset: 0 };
+            assert_eq!(doors.transfer(door, op, file.id(), ask).unwrap(), 3 << 20, "{door:?}");
+            let mut current = -1;
+            // SAFETY: `current` is writable.
+            let code = unsafe { (hip_emu::api().hipGetDevice)(&raw mut current) };
+            assert_eq!((code, current), (gpu_sys::hip::HipError::SUCCESS, 5), "{door:?}");
+        }
+    }
     for (device, before) in before.iter().enumerate() {
         assert_eq!(used(device as i32) > *before, device == 3, "GPU {device}");
     }
@@ -280,7 +297,7 @@ fn behaviour_42_host_memory_is_read_and_written_in_place_around_the_cache() {
     for storage in all.into_iter().flatten() {
         let (file, mut content) = storage.random_file(LEN + 777);
         let id = driver.register_file(file.as_raw_fd()).unwrap();
-        for kind in [Kind::Managed, Kind::Pinned, Kind::Plain, Kind::Odd] {
+        for kind in [Kind::Managed, Kind::Pinned, Kind::Plain, Kind::Odd, Kind::Shared] {
             let mut memory = Memory::new(kind, LEN + 8192, 9);
             register(&driver, memory.ptr().0, LEN + 8192).unwrap();
             assert_eq!(driver.buffer_info(memory.ptr(), 1).unwrap().gpu, None);

@@ -1,6 +1,7 @@
 //! Memory of every kind that programs hand over, each with neighbours in front and behind that hold other bytes. Only what
 //! the emulated GPU has under HIP's functions.
 
+use std::os::fd::AsRawFd as _;
 use std::ptr::null_mut;
 
 use gpu_sys::hip::{self, HipError};
@@ -38,6 +39,8 @@ pub(crate) enum Kind {
     Plain,
     /// The process's own, at an odd address.
     Odd,
+    /// A file of the kernel's memory, mapped and shared.
+    Shared,
 }
 
 impl Kind {
@@ -50,6 +53,7 @@ impl Kind {
         Kind::Pinned,
         Kind::Plain,
         Kind::Odd,
+        Kind::Shared,
     ];
 
     pub(crate) fn is_device(self) -> bool {
@@ -108,6 +112,15 @@ impl Memory {
                 let odd = if kind == Kind::Odd { 4097 } else { 0 };
                 let base = own.as_mut_ptr();
                 at = base.wrapping_add(base.align_offset(4096) + odd).cast();
+                at.expose_provenance();
+            }
+            Kind::Shared => {
+                let file = rustix::fs::memfd_create("shared", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+                rustix::fs::ftruncate(&file, len as u64).unwrap();
+                let (access, fd) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
+                // SAFETY: a new mapping, nowhere in particular, which outlives the descriptor.
+                at = unsafe { libc::mmap(null_mut(), len, access, libc::MAP_SHARED, fd, 0) };
+                assert_ne!(at, libc::MAP_FAILED);
                 at.expose_provenance();
             }
         }
@@ -201,6 +214,11 @@ impl Drop for Memory {
                 close(self.start);
                 // SAFETY: allocated so, and used no more.
                 unsafe { (api.hipFree)(std::ptr::without_provenance_mut(self.original)) }
+            }
+            Kind::Shared => {
+                // SAFETY: mapped so, and used no more.
+                unsafe { libc::munmap(at, self.len) };
+                HipError::SUCCESS
             }
             Kind::Plain | Kind::Odd => HipError::SUCCESS,
         };

@@ -1,5 +1,6 @@
 //! What every behaviour test needs: drivers on the suite's GPU, file systems to work on, random numbers, skips.
 
+pub(crate) mod doors;
 #[cfg(debug_assertions)]
 pub(crate) mod faulty;
 pub(crate) mod gpu;
@@ -32,6 +33,22 @@ pub(crate) fn driver() -> Driver {
 /// Says that a case did not run, and why.
 pub(crate) fn skip(what: &str, why: &str) {
     eprintln!("SKIP: {what}: {why}");
+}
+
+/// Lets this thread alone see one folder in the place of another. False, said aloud, where that is not allowed.
+pub(crate) fn mount_over(what: &std::path::Path, over: &str) -> bool {
+    // SAFETY: unshare only gives this thread a mount table of its own.
+    if unsafe { libc::unshare(libc::CLONE_NEWNS | libc::CLONE_FS) } != 0 {
+        skip(over, "a mount namespace is not allowed here");
+        return false;
+    }
+    let mount =
+        |args: &[&str]| std::process::Command::new("mount").args(args).status().is_ok_and(|s| s.success());
+    let done = mount(&["--make-rprivate", "/"]) && mount(&["--bind", what.to_str().unwrap(), over]);
+    if !done {
+        skip(over, "mounting is not allowed here");
+    }
+    done
 }
 
 /// How many random operations a model test does; more for long runs.
