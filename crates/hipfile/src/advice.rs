@@ -77,6 +77,9 @@ impl Reason {
             Reason::NoRdma => {
                 "install rdma-core 34 or newer, and see docs/rdma.md for what registering GPU memory with a device takes"
             }
+            Reason::SmallBar => {
+                "turn on Resizable BAR and decoding above 4G in the firmware's settings; `hipfile check` shows the window's size"
+            }
             Reason::MountUnknown => "make /proc/self/mountinfo readable in the container or sandbox",
         }
     }

@@ -65,6 +65,7 @@ reasons! {
     NoGds = "no-gds": "NVIDIA's GPUDirect Storage does not work on this machine, or would stage itself",
     HeldStream = "held-stream": "a stream is held for it, and NVIDIA's library may not be called meanwhile",
     NoRdma = "no-rdma": "no RDMA device that the file system names is here, or none can reach the GPU's memory",
+    SmallBar = "small-bar": "direct access failed, and storage reaches only a part of this GPU's memory (small BAR)",
 }
 
 impl std::fmt::Display for Reason {

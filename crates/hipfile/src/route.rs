@@ -64,6 +64,20 @@ fn retry(error: &Error) -> Option<Reason> {
     RETRY.iter().find(|(number, _)| *number == errno).map(|(_, reason)| *reason)
 }
 
+/// Where the GPU's window is small that is the likely cause of what drivers say of memory and paths that do not suit.
+fn blamed(why: Reason, transfer: &Transfer<'_>) -> Reason {
+    let path = matches!(
+        why,
+        Reason::NoStorageDevice | Reason::RemoteIo | Reason::NoMemory | Reason::Demoted | Reason::Refused
+    );
+    match transfer.span.place() {
+        Place::Device { device, ordinal, .. } if path && device.has_small_window(*ordinal) => {
+            Reason::SmallBar
+        }
+        _ => why,
+    }
+}
+
 /// The reason to tell, of one that is known and that of one more direct engine: that an engine is another runtime's says
 /// nothing where there is a second.
 fn nearest(known: Option<Reason>, why: Reason) -> Reason {
@@ -457,6 +471,7 @@ impl Router {
                     walk.failure = Some((choice.engine.name(), error));
                     match retry {
                         Some(why) if choice.engine.is_direct() && self.fallback != Fallback::Forbid => {
+                            let why = blamed(why, &part);
                             log::given_up(transfer.file, choice.engine.name(), why, errno);
                             if let Some(rest) =
                                 transfer.file.breakers[index].failed(errno.unwrap_or_default())

@@ -125,6 +125,18 @@ impl FakeRoot {
         self
     }
 
+    /// The regions (BARs) of a PCI device in bytes, all prefetchable memory; 0 for one that is not there.
+    pub fn bars(&self, folder: &str, sizes: &[u64; 6]) -> &FakeRoot {
+        let mut text = String::new();
+        for (at, size) in sizes.iter().enumerate() {
+            let start = (at as u64 + 1) << 44;
+            let (start, end, flags) =
+                if *size == 0 { (0, 0, 0) } else { (start, start + size - 1, 0x14_220c) };
+            let _ = writeln!(text, "{start:#018x} {end:#018x} {flags:#018x}");
+        }
+        self.file(&format!("{folder}/resource"), text)
+    }
+
     /// NVMe namespace `nvme<index>n1` of a local controller.
     pub fn nvme(&self, index: u32, number: &str, path: PciPath<'_>) -> String {
         let pci = self.pci(path, 0x144d, 0xa80a, 0x01_0802);

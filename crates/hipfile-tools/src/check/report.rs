@@ -68,6 +68,15 @@ pub(super) struct VolumeRow {
     pub(super) for_data: bool,
 }
 
+/// Through what other devices reach a GPU's memory, in bytes.
+#[derive(Serialize)]
+pub(super) struct WindowRow {
+    pub(super) reached: u64,
+    pub(super) memory: Option<u64>,
+    pub(super) most: Option<u64>,
+    pub(super) small: bool,
+}
+
 #[derive(Serialize)]
 pub(super) struct GpuRow {
     pub(super) pci: String,
@@ -77,6 +86,7 @@ pub(super) struct GpuRow {
     pub(super) integrated: bool,
     pub(super) link: Option<String>,
     pub(super) link_reduced: bool,
+    pub(super) window: Option<WindowRow>,
     pub(super) root_port: bool,
     pub(super) iommu: Option<String>,
     /// The local NVMe drives, and how they are reached.
@@ -267,6 +277,12 @@ fn gpus(platform: &Platform) -> Vec<GpuRow> {
             integrated: gpu.integrated,
             link: gpu.link.as_ref().map(ToString::to_string),
             link_reduced: gpu.link.as_ref().is_some_and(|link| link.is_reduced()),
+            window: gpu.window.map(|window| WindowRow {
+                reached: window.reached,
+                memory: window.memory,
+                most: window.most,
+                small: window.is_small(),
+            }),
             root_port: !gpu.lacks_root_port,
             iommu: gpu.iommu.clone(),
             peers: gpu

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use super::file::FileReport;
 use super::report::{Component, Report, VolumeRow};
 use crate::failure::one_line;
+use crate::units::show_size;
 
 pub(super) fn machine(report: &Report, verbose: bool) -> String {
     let system = if report.system.is_empty() { "an unknown system" } else { &report.system };
@@ -107,6 +108,12 @@ fn gpus(out: &mut String, report: &Report, verbose: bool) {
         }
         if let Some(link) = &gpu.link {
             line += &format!(", link {link}");
+        }
+        if let Some(window) = &gpu.window {
+            line += &format!(", BAR {}", show_size(window.reached));
+            if let Some(memory) = window.memory {
+                line += &format!(" of {}", show_size(memory));
+            }
         }
         let _ = writeln!(out, "  {}", one_line(&line));
         if !verbose {

@@ -92,6 +92,17 @@ fn it_answers_to_ais_check() {
 }
 
 #[test]
+fn behaviour_38_json_tells_the_window_to_each_gpus_memory() {
+    let window = |root| on(&root, &["--json"]).json()["gpus"][0]["window"].clone();
+    let all = 192_u64 << 30;
+    let due = serde_json::json!({"reached": all, "memory": all, "most": null, "small": false});
+    assert_eq!(window(machines::mi300x()), due);
+    let due = serde_json::json!({"reached": 256 << 20, "memory": all, "most": 256_u64 << 30, "small": true});
+    assert_eq!(window(machines::small_bar()), due);
+    assert!(window(machines::nvidia_open()).is_null(), "nothing is told");
+}
+
+#[test]
 fn json_has_a_version_and_every_layer() {
     let run = on(&machines::mi300x(), &["--json"]);
     let json = run.json();

@@ -16,7 +16,7 @@ use gpu_sys::cuda::{self, CudaApi, CudaError};
 use gpu_sys::cuda_load::{self, LoadError};
 use gpu_sys::cufile::CufileApi;
 
-use super::topology::{emulation_note, near_node, text};
+use super::topology::{emulation_note, has_small_window, near_node, text};
 use super::{Absence, Device, DeviceInfo, DirectFiles, MemoryKind, Region, Streams, UnderWay};
 use crate::buffer::{DevPtr, Span};
 use crate::config::{Config, DeviceChoice, Order};
@@ -54,6 +54,8 @@ struct Gpu {
     context: OnceLock<usize>,
     /// The memory node near it, looked up at first use.
     node: OnceLock<Option<u32>>,
+    /// Whether storage reaches only a part of its memory, looked up when direct access first fails.
+    small_window: OnceLock<bool>,
     /// Streams of our own that copy nothing now.
     channels: Mutex<Vec<Channel>>,
 }
@@ -117,6 +119,7 @@ fn start(api: CudaApi, version: i32, emulated: bool, config: &Config) -> Result<
             device: handle,
             context: OnceLock::new(),
             node: OnceLock::new(),
+            small_window: OnceLock::new(),
             channels: Mutex::default(),
         });
     }
@@ -325,6 +328,12 @@ impl Device for Cuda {
         }
         let gpu = self.gpus.get(ordinal as usize)?;
         *gpu.node.get_or_init(|| near_node(&self.info(ordinal).ok()?.pci?))
+    }
+
+    fn has_small_window(&self, ordinal: u32) -> bool {
+        let look = || self.info(ordinal).ok()?.pci.map(|pci| has_small_window(&pci));
+        let gpu = self.gpus.get(ordinal as usize).filter(|_| !self.skip_topology);
+        gpu.is_some_and(|gpu| *gpu.small_window.get_or_init(|| look().unwrap_or(false)))
     }
 
     fn upload(&self, to: &Span<'_>, from: &[u8]) -> Result<()> {

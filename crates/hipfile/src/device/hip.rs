@@ -13,7 +13,7 @@ use gpu_sys::hip::{self, AmdFileFn, ExportFn, HipApi, HipError};
 use gpu_sys::hip_load::{self, LoadError, LoadOptions};
 use gpu_sys::library::Library;
 
-use super::topology::{emulation_note, near_node, text};
+use super::topology::{emulation_note, has_small_window, near_node, text};
 use super::{Absence, Device, DeviceInfo, MemoryKind, PeerToPeer, Region, Streams};
 use crate::buffer::{DevPtr, Span};
 use crate::config::{Config, DeviceChoice, Order};
@@ -35,6 +35,8 @@ struct Hip {
     sees_captures: AtomicBool,
     /// The memory node near each GPU, looked up at first use.
     nodes: OnceLock<Vec<Option<u32>>>,
+    /// Whether storage reaches only a part of the memory of each, looked up when direct access first fails.
+    small_windows: OnceLock<Vec<bool>>,
     export: OnceLock<Option<ExportFn>>,
     /// Which GPUs share the processor's memory.
     shared: OnceLock<Vec<bool>>,
@@ -109,6 +111,7 @@ fn find(config: &Config) -> Result<Hip, Absence> {
         library,
         sees_captures: AtomicBool::new(false),
         nodes: OnceLock::new(),
+        small_windows: OnceLock::new(),
         export: OnceLock::new(),
         shared: OnceLock::new(),
         apart: apart::Idle::default(),
@@ -452,6 +455,12 @@ impl Device for Hip {
             return None;
         }
         *self.nodes.get_or_init(|| self.find_nodes()).get(ordinal as usize)?
+    }
+
+    fn has_small_window(&self, ordinal: u32) -> bool {
+        let look = |at| self.info(at).ok()?.pci.map(|pci| has_small_window(&pci));
+        let all = || (0..self.count).map(|at| look(at).unwrap_or(false)).collect::<Vec<_>>();
+        !self.skip_topology && self.small_windows.get_or_init(all).get(ordinal as usize) == Some(&true)
     }
 
     fn shares_memory(&self, ordinal: u32) -> bool {

@@ -105,6 +105,11 @@ pub(crate) trait Device: Send + Sync + std::fmt::Debug {
         false
     }
 
+    /// Whether storage is known to reach only a part of a GPU's memory.
+    fn has_small_window(&self, _ordinal: u32) -> bool {
+        false
+    }
+
     /// Waits for the work that a blocking copy would wait for, where none is made.
     fn settle(&self, _ordinal: u32) -> Result<()> {
         Ok(())

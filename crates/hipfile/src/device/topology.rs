@@ -2,11 +2,18 @@
 
 use std::path::Path;
 
+use crate::platform::Window;
+use crate::storage::Roots;
 use crate::sys::{Site, at};
 
 /// The memory node that the GPU at a PCI address is near, where the machine has several.
 pub(super) fn near_node(pci: &str) -> Option<u32> {
     node_in(Path::new("/sys"), pci)
+}
+
+/// Whether only a part of the memory of the GPU at a PCI address can be reached by other devices.
+pub(super) fn has_small_window(pci: &str) -> bool {
+    Window::of(pci, &Roots::real()).is_some_and(|window| window.is_small())
 }
 
 fn node_in(sys: &Path, pci: &str) -> Option<u32> {

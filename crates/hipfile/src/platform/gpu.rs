@@ -1,7 +1,7 @@
 //! The GPUs of a machine, from the PCI bus and AMD's topology: which they are, and what each can do. No runtime is asked.
 
 use super::kernel;
-use super::pci::{PciDevice, PciLink, PeerPath};
+use super::pci::{PciDevice, PciLink, PeerPath, Window};
 use crate::storage::Roots;
 
 const AMD: u16 = 0x1002;
@@ -30,6 +30,8 @@ pub struct Gpu {
     pub integrated: bool,
     /// Its link.
     pub link: Option<PciLink>,
+    /// Through what storage and other devices reach its memory, where that is told.
+    pub window: Option<Window>,
     /// Whether no root port is above it.
     pub lacks_root_port: bool,
     /// How the IOMMU treats it; `None` without an IOMMU.
@@ -74,6 +76,7 @@ fn describe(
         virtual_function,
         integrated: integrated.contains(&device.address),
         link: device.link.clone(),
+        window: device.window(),
         lacks_root_port: device.lacks_root_port(),
         iommu: device.iommu(),
         peers: drives.iter().map(|drive| (drive.address.clone(), device.path_to(drive, roots))).collect(),
@@ -137,6 +140,47 @@ mod tests {
             assert_eq!((gpus[0].name.as_str(), gpus[0].virtual_function), (name, virtual_function));
             assert_eq!(gpus[0].driver.as_deref(), Some("amdgpu"));
             assert!(!gpus[0].integrated);
+        }
+    }
+
+    #[test]
+    fn behaviour_38_the_window_to_a_gpus_memory_is_told() {
+        const GIB: u64 = 1 << 30;
+        // What amdgpu says, the regions, what they could be; what is told.
+        for (amd, regions, resize, reached, memory, most, small) in [
+            (Some((192, 192)), &[(0, 256)][..], None, 192, Some(192), None, false),
+            (Some((16, 192)), &[(0, 16)], Some((0, 1 << 18 | 1 << 14)), 16, Some(192), Some(256), true),
+            // BAR 1, with NVIDIA's registers before it and others behind; 32-bit numbers of regions that 64-bit ones take up.
+            (None, &[(1, 32)], Some((1, 1 << 15 | 1 << 8)), 32, None, Some(32), false),
+            (None, &[(1, 8)], Some((1, 1 << 15)), 8, None, Some(32), true),
+            (None, &[(1, 8), (3, 16)], None, 16, None, None, false),
+        ] {
+            let root = FakeRoot::new();
+            let folder = root.pci(AT, 0x10de, 0x2335, 0x03_0200);
+            let mut bars = [0; 6];
+            regions.iter().for_each(|(at, gib)| bars[*at] = gib * GIB);
+            root.bars(&folder, &bars);
+            if let Some((visible, all)) = amd {
+                root.file(&format!("{folder}/mem_info_vis_vram_total"), format!("{}\n", visible * GIB));
+                root.file(&format!("{folder}/mem_info_vram_total"), format!("{}\n", all * GIB));
+            }
+            if let Some((at, bits)) = resize {
+                root.file(&format!("{folder}/resource{at}_resize"), format!("{bits:016x}\n"));
+            }
+            let window = all(&Roots::under(root.path()))[0].window.unwrap();
+            assert_eq!(window.reached, reached * GIB);
+            assert_eq!((window.memory, window.most), (memory.map(|n| n * GIB), most.map(|n| n * GIB)));
+            assert_eq!(window.is_small(), small, "{window:?}");
+        }
+        let root = FakeRoot::new();
+        let folder = root.pci(AT, 0x10de, 0x2335, 0x03_0200);
+        let window = || all(&Roots::under(root.path()))[0].window;
+        assert_eq!(window(), None, "nothing is told");
+        root.bars(&folder, &[16 << 20, 256 << 20, 0, 32 << 20, 0, 0]);
+        assert!(window().unwrap().is_small(), "as windows were before they could be resized");
+        for garbage in ["", "x y z\n", "0x0 0x0 0x0\n", "0xffffffffffffffff 0x0 0x2200\n"] {
+            root.file(&format!("{folder}/resource"), garbage);
+            assert_eq!(window(), None, "{garbage:?}");
         }
     }
 

@@ -15,7 +15,7 @@ pub use container::Container;
 pub use gpu::Gpu;
 pub use kernel::Kernel;
 pub use nvidia::Nvidia;
-pub use pci::{PciDevice, PciLink, PeerPath};
+pub use pci::{PciDevice, PciLink, PeerPath, Window};
 pub use reach::Reach;
 pub use volumes::Volume;
 
@@ -132,6 +132,9 @@ impl Platform {
                     "{name} is a consumer GPU: NVIDIA's libcufile serves it through host memory"
                 ));
             }
+            if let Some(window) = gpu.window.filter(Window::is_small) {
+                warnings.push(small_window(&name, &window));
+            }
             if gpu.lacks_root_port {
                 warnings.push(format!(
                     "{name} has no PCI root port above it: in QEMU put it behind a pcie-root-port, it is slow otherwise"
@@ -169,6 +172,23 @@ pub(crate) fn gpudirect_storage(roots: &Roots, use_p2p: bool) -> Result<bool, St
     let kernel = Kernel::probe(roots);
     let p2pdma = kernel::p2pdma(&kernel, &kernel::Symbols::read(roots), roots);
     nvidia::gpudirect_storage(&Nvidia::probe(&p2pdma, roots), use_p2p)
+}
+
+fn small_window(name: &str, window: &Window) -> String {
+    let mib = |bytes: u64| match bytes >> 20 {
+        mib if mib >= 1024 && mib % 1024 == 0 => format!("{} GiB", mib / 1024),
+        mib => format!("{mib} MiB"),
+    };
+    let of = match window.memory {
+        Some(memory) => format!("{} of its {}", mib(window.reached), mib(memory)),
+        None => format!("{} of its memory", mib(window.reached)),
+    };
+    let could = window.most.filter(|most| *most > window.reached);
+    let could = could.map_or_else(String::new, |most| format!(", which allows {}", mib(most)));
+    format!(
+        "{name} has a small BAR: storage and RDMA devices reach {of}, the rest goes through host memory; turn on \
+         Resizable BAR and decoding above 4G in the firmware's settings{could}"
+    )
 }
 
 fn unseen(symbols: &kernel::Symbols, volumes: &[Volume], roots: &Roots) -> Vec<String> {

@@ -38,6 +38,36 @@ pub struct PciLink {
     pub max_width: u32,
 }
 
+/// The window (BAR) through which other PCI devices reach a GPU's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Window {
+    /// Bytes that can be reached.
+    pub reached: u64,
+    /// Bytes of memory in all, where the driver tells.
+    pub memory: Option<u64>,
+    /// Bytes that the window could be made to have (Resizable BAR), where the device tells.
+    pub most: Option<u64>,
+}
+
+impl Window {
+    /// What windows have without Resizable BAR.
+    const OLD: u64 = 256 << 20;
+
+    /// The window of the GPU at a PCI address.
+    pub(crate) fn of(address: &str, roots: &Roots) -> Option<Window> {
+        PciDevice::at(&address.to_ascii_lowercase(), roots)?.window()
+    }
+
+    /// Whether a part of the memory cannot be reached by other devices, as far as is known.
+    pub fn is_small(&self) -> bool {
+        match self.memory {
+            Some(memory) => self.reached < memory,
+            None => self.reached <= Window::OLD || self.most.is_some_and(|most| self.reached < most),
+        }
+    }
+}
+
 /// How one device reaches another without going through memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -100,6 +130,46 @@ impl PciDevice {
     /// How the IOMMU treats it: `identity`, `DMA`, `DMA-FQ`; `None` without one.
     pub(super) fn iommu(&self) -> Option<String> {
         storage::line(&self.place.join("iommu_group/type"))
+    }
+
+    /// Through what others reach its memory, if it is a GPU: as amdgpu says, else the largest region of the device that is
+    /// memory like any other (prefetchable).
+    pub(super) fn window(&self) -> Option<Window> {
+        let number = |name: &str| storage::line(&self.place.join(name))?.parse::<u64>().ok();
+        let (at, region) = self.largest_region().unzip();
+        let reached = number("mem_info_vis_vram_total").or(region)?;
+        Some(Window {
+            reached,
+            memory: number("mem_info_vram_total"),
+            most: at.and_then(|at| self.largest_size(at)),
+        })
+    }
+
+    /// Number and size of the largest prefetchable region of memory.
+    fn largest_region(&self) -> Option<(usize, u64)> {
+        const REGIONS: usize = 6;
+        const MEMORY: u64 = 0x200;
+        const PREFETCHABLE: u64 = 0x2000;
+        let text = storage::read(&self.place.join("resource"), 4096).ok()?;
+        let text = String::from_utf8_lossy(&text);
+        let size = |line: &str| {
+            let mut numbers = line
+                .split_whitespace()
+                .map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok());
+            let (start, end, flags) = (numbers.next()??, numbers.next()??, numbers.next()??);
+            let is_memory = flags & MEMORY != 0 && flags & PREFETCHABLE != 0 && start < end;
+            is_memory.then(|| (end - start).saturating_add(1))
+        };
+        let regions = text.lines().take(REGIONS).enumerate().filter_map(|(at, line)| Some((at, size(line)?)));
+        regions.max_by_key(|(_, size)| *size)
+    }
+
+    /// The most that a region could be resized to: a bit for each power of two, from 1 MiB on.
+    fn largest_size(&self, region: usize) -> Option<u64> {
+        let bits = storage::line(&self.place.join(format!("resource{region}_resize")))?;
+        let bits = u64::from_str_radix(bits.trim_start_matches("0x"), 16).ok()?;
+        let highest = 63_u32.checked_sub(bits.leading_zeros())?;
+        1_u64.checked_shl(highest + 20)
     }
 
     pub(super) fn driver(&self) -> Option<String> {

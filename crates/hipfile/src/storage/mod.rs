@@ -15,7 +15,7 @@ pub use block::{Backing, BlockDevice, BlockKind, NvmeTransport};
 pub use fs::{FsClass, FsKind};
 pub use mount::{JournalMode, Mount, Transport};
 pub use roots::Roots;
-pub(crate) use roots::{line, link_name};
+pub(crate) use roots::{line, link_name, read};
 
 use crate::error::{Error, Result};
 use crate::reason::Reason;

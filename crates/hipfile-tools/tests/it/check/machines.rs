@@ -36,6 +36,8 @@ pub(super) const ALL: &[Machine] = &[
     ("wsl", &[], wsl),
     ("nvidia_open", &[], nvidia_open),
     ("nvidia_proprietary", &[], nvidia_proprietary),
+    ("small_bar", &[], small_bar),
+    ("nvidia_small_bar", &[], nvidia_small_bar),
     ("odd_names", &[], odd_names),
 ];
 
@@ -59,6 +61,10 @@ fn good_but_for_storage() -> FakeRoot {
     root.pci(&format!("{HOST}/0000:c0:00.0"), 0x1022, 0x14a4, 0x06_0000);
     let gpu = root.amd_gpu(1, GPU, MI300X, "gfx942", CAPABLE);
     root.pci_link(&gpu, ["32.0", "32.0"], [16, 16]);
+    root.bars(&gpu, &[256 << 30, 0, 2 << 20, 0, 0, 0]);
+    for name in ["mem_info_vis_vram_total", "mem_info_vram_total"] {
+        root.file(&format!("{gpu}/{name}"), format!("{}\n", 192_u64 << 30));
+    }
     root.file("usr/share/libdrm/amdgpu.ids", NAMES);
     root.dkms("6.14.14-2328000.24.04").symbols(&["kfd_ais_rw_file", "pci_p2pdma_distance_many"]).hip(true);
     root.file("etc/hostname", "box\n");
@@ -324,6 +330,26 @@ pub(super) fn nvidia_proprietary() -> FakeRoot {
         "proc/driver/nvidia/version",
         "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12\n",
     );
+    root
+}
+
+/// An MI300X whose firmware gives it a window of old.
+pub(super) fn small_bar() -> FakeRoot {
+    let root = mi300x();
+    let gpu = format!("sys/devices/{GPU}");
+    root.bars(&gpu, &[256 << 20, 0, 2 << 20, 0, 0, 0]);
+    root.file(&format!("{gpu}/mem_info_vis_vram_total"), format!("{}\n", 256 << 20));
+    root.file(&format!("{gpu}/mem_info_vram_total"), format!("{}\n", 192_u64 << 30));
+    root.file(&format!("{gpu}/resource0_resize"), "0000000000040100\n");
+    root
+}
+
+/// A consumer's GPU, of which only the regions are told.
+fn nvidia_small_bar() -> FakeRoot {
+    let root = nvidia_proprietary();
+    let gpu = format!("sys/devices/{GPU}");
+    root.bars(&gpu, &[0, 256 << 20, 0, 32 << 20, 0, 0]);
+    root.file(&format!("{gpu}/resource1_resize"), "0000000000008000\n");
     root
 }
 

@@ -3,10 +3,13 @@
 
 use std::os::fd::AsRawFd as _;
 
+use gpu_sys::cuda::CudaError;
 use gpu_sys::hip::HipError;
+use hip_emu::cuda::ipc::{cuIpcCloseMemHandle, cuIpcGetMemHandle, cuIpcOpenMemHandle_v2};
 use hip_emu::fault::{self, Fault, Rule, When};
 use hip_emu::function::Function;
-use hipfile::{Buffer, Config, DevPtr, Driver, ErrorKind, Fallback, PageCache, Reason};
+use hip_emu::types::IpcMemHandle;
+use hipfile::{Buffer, Config, DevPtr, DeviceChoice, Driver, ErrorKind, Fallback, PageCache, Reason};
 
 use crate::support::gpu::{self, is_emulated_hip};
 use crate::support::memory::{Kind, Memory, close, import};
@@ -86,6 +89,50 @@ fn behaviour_38_a_gpu_that_storage_cannot_reach_is_said_so_and_served() {
         for staged in [&stats.read_staged, &stats.write_staged] {
             let told: Vec<_> = staged.iter().map(|staged| (staged.reason, staged.bytes)).collect();
             assert_eq!(told, [(reason, LEN as u64)], "errno {errno}");
+        }
+        fault::clear();
+    }
+    assert!(std::fs::read(storage.path("f")).unwrap() == content);
+}
+
+#[test]
+fn behaviour_38_a_small_window_is_named_as_the_reason() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
+    const LEN: usize = 64 << 10;
+    let Some(storage) = Storage::ext4(&[]) else { return };
+    let (file, content) = storage.random_file(LEN);
+    let bus = tempfile::tempdir().unwrap();
+    let pci = driver_with(ALL, |_| {}).devices().unwrap()[0].pci.clone().unwrap().to_ascii_lowercase();
+    let gpu = bus.path().join(pci);
+    std::fs::create_dir(&gpu).unwrap();
+    std::fs::write(gpu.join("vendor"), "0x1002\n").unwrap();
+    std::fs::write(gpu.join("device"), "0x74a1\n").unwrap();
+    std::fs::write(gpu.join("mem_info_vram_total"), "206158430208\n").unwrap();
+    if !crate::support::mount_over(bus.path(), "/sys/bus/pci/devices") {
+        return;
+    }
+    for (window, reason) in [("268435456\n", Reason::SmallBar), ("206158430208\n", Reason::NoMemory)] {
+        std::fs::write(gpu.join("mem_info_vis_vram_total"), window).unwrap();
+        for function in [Function::hipAmdFileRead, Function::hipAmdFileWrite] {
+            fault::add(Rule { function, when: When::Every, fault: Fault::Status(libc::ENOMEM) });
+        }
+        for skip_topology in [false, true] {
+            let driver = driver_with(ALL, |c| c.skip_topology = skip_topology);
+            let id = driver.register_file(file.as_raw_fd()).unwrap();
+            let buffer = Buffer::alloc(&driver, 0, LEN).unwrap();
+            // SAFETY: the range lies in the buffer, which nobody else uses; here and below.
+            assert_eq!(unsafe { driver.read(id, buffer.ptr(), LEN, 0, 0) }.unwrap(), LEN);
+            assert!(content_of(&buffer, LEN) == content);
+            // SAFETY: as above.
+            assert_eq!(unsafe { driver.write(id, buffer.ptr(), LEN, 0, 0) }.unwrap(), LEN);
+            let stats = driver.file_info(id).unwrap().stats;
+            let due = if skip_topology { Reason::NoMemory } else { reason };
+            for staged in [&stats.read_staged, &stats.write_staged] {
+                let told: Vec<_> = staged.iter().map(|staged| (staged.reason, staged.bytes)).collect();
+                assert_eq!(told, [(due, LEN as u64)], "{window:?}, {skip_topology}");
+            }
         }
         fault::clear();
     }
@@ -177,12 +224,46 @@ fn behaviour_158_what_is_queued_before_is_waited_for() {
 
 #[test]
 fn imported_memory_is_served_until_it_is_closed() {
-    if !is_emulated_hip("it imports memory by HIP's functions") {
-        return;
-    }
+    served_until_closed(DeviceChoice::Emulated, import, close);
+}
+
+/// The same under CUDA's names, which know memory by contexts.
+#[test]
+fn imported_memory_of_cuda_is_served_until_it_is_closed() {
+    served_until_closed(DeviceChoice::EmulatedCuda, import_by_cuda, close_by_cuda);
+}
+
+fn import_by_cuda(original: usize) -> usize {
+    let (mut handle, mut at) = (IpcMemHandle { reserved: [0; 64] }, 0);
+    // SAFETY: `handle` is writable.
+    assert_eq!(unsafe { cuIpcGetMemHandle(&raw mut handle, original as u64) }, CudaError::SUCCESS);
+    // SAFETY: `at` is writable.
+    assert_eq!(unsafe { cuIpcOpenMemHandle_v2(&raw mut at, handle, 0) }, CudaError::INVALID_VALUE);
+    // SAFETY: `at` is writable.
+    assert_eq!(unsafe { cuIpcOpenMemHandle_v2(&raw mut at, handle, 1) }, CudaError::SUCCESS);
+    at as usize
+}
+
+fn close_by_cuda(at: usize) {
+    // SAFETY: nobody uses it any more.
+    assert_eq!(unsafe { cuIpcCloseMemHandle(at as u64) }, CudaError::SUCCESS);
+}
+
+fn served_until_closed(device: DeviceChoice, import: fn(usize) -> usize, close: fn(usize)) {
     const LEN: usize = 300_000;
     for engines in [&["bounce"][..], ALL] {
-        let (driver, storage) = (driver_with(engines, |_| {}), Storage::here());
+        let (driver, storage) = (driver_with(engines, |c| c.device = device), Storage::here());
+        let mut first = std::ptr::null_mut();
+        if device == DeviceChoice::EmulatedCuda {
+            let cuda = hip_emu::cuda::api();
+            // SAFETY: a plain call that may be made any number of times.
+            assert_eq!(unsafe { (cuda.cuInit)(0) }, CudaError::SUCCESS);
+            // SAFETY: `first` is writable.
+            let retained = unsafe { (cuda.cuDevicePrimaryCtxRetain)(&raw mut first, 0) };
+            assert_eq!(retained, CudaError::SUCCESS);
+            // SAFETY: the context is retained, and never released.
+            assert_eq!(unsafe { (cuda.cuCtxPushCurrent_v2)(first) }, CudaError::SUCCESS);
+        }
         let (file, content) = storage.random_file(LEN);
         let id = driver.register_file(file.as_raw_fd()).unwrap();
         let exporter = Buffer::alloc(&driver, 0, LEN).unwrap();
