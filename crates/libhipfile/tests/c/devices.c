@@ -10,7 +10,7 @@ enum { LEN = 20000, MAX_DEVICES = 8 };
 
 static int count;
 static char *buffers[MAX_DEVICES];
-static hipFileHandle_t file;
+static hipFileHandle_t file, read_only;
 static int fd;
 
 static int current(void)
@@ -34,6 +34,62 @@ static void fill(char *buffer, uint64_t seed, unsigned char *bytes)
     dev_put(buffer, bytes, LEN);
 }
 
+static hipStream_t stream_of(int device)
+{
+    const int before = current();
+    hipStream_t stream;
+    CHECK_HIP(hipSetDevice(device));
+    CHECK_HIP(hipStreamCreateWithFlags(&stream, hipStreamNonBlocking));
+    CHECK_HIP(hipSetDevice(before));
+    return stream;
+}
+
+static ssize_t on_stream(bool write, hipFileHandle_t handle, char *buffer, size_t size, hipStream_t stream)
+{
+    hoff_t offset = 0, at = 0;
+    ssize_t bytes = -77;
+    KEEPS_DEVICE(CHECK_OK(write ? hipFileWriteAsync(handle, buffer, &size, &offset, &at, &bytes, stream)
+                                : hipFileReadAsync(handle, buffer, &size, &offset, &at, &bytes, stream)));
+    CHECK_HIP(hipStreamSynchronize(stream));
+    return bytes;
+}
+
+static hipFileIOEvents_t by_batch(bool write, hipFileHandle_t handle, char *buffer, size_t size)
+{
+    hipFileBatchHandle_t batch;
+    hipFileIOParams_t params = { .mode = hipFileBatch, .fh = handle };
+    params.opcode = write ? hipFileBatchWrite : hipFileBatchRead;
+    params.u.batch.devPtr_base = buffer;
+    params.u.batch.size = size;
+    hipFileIOEvents_t event;
+    unsigned nr = 1;
+    KEEPS_DEVICE(CHECK_OK(hipFileBatchIOSetUp(&batch, 1)));
+    KEEPS_DEVICE(CHECK_OK(hipFileBatchIOSubmit(batch, 1, &params, 0)));
+    KEEPS_DEVICE(CHECK_OK(hipFileBatchIOGetStatus(batch, 1, &nr, &event, NULL)));
+    CHECK_EQ(nr, 1);
+    KEEPS_DEVICE(hipFileBatchIODestroy(batch));
+    return event;
+}
+
+static void async_and_batch(char *buffer, const unsigned char *bytes, hipStream_t stream)
+{
+    KEEPS_DEVICE(CHECK_EQ(on_stream(true, file, buffer, LEN, stream), LEN));
+    CHECK_HIP(hipMemset(buffer, POISON, LEN));
+    KEEPS_DEVICE(CHECK_EQ(on_stream(false, file, buffer, LEN, stream), LEN));
+    CHECK_DEVICE(buffer, bytes, LEN);
+    CHECK_EQ(by_batch(true, file, buffer, LEN).status, hipFileComplete);
+    CHECK_HIP(hipMemset(buffer, POISON, LEN));
+    const hipFileIOEvents_t event = by_batch(false, file, buffer, LEN);
+    CHECK_EQ(event.status, hipFileComplete);
+    CHECK_EQ((ssize_t)event.ret, LEN);
+    CHECK_DEVICE(buffer, bytes, LEN);
+
+    /* Of a file that may not be written. */
+    KEEPS_DEVICE(CHECK_EQ(on_stream(true, read_only, buffer, LEN, stream), -1));
+    CHECK_EQ(by_batch(true, read_only, buffer, LEN).status, hipFileFailed);
+    CHECK_DEVICE(buffer, bytes, LEN);
+}
+
 static void behaviour_57_pair(int on, int with)
 {
     unsigned char bytes[LEN], host[16];
@@ -51,6 +107,13 @@ static void behaviour_57_pair(int on, int with)
     KEEPS_DEVICE(CHECK_OK(hipFileBufRegister(buffer, LEN, 0)));
     KEEPS_DEVICE(CHECK_IO(hipFileRead(file, buffer, LEN, 0, 0), LEN));
     CHECK_DEVICE(buffer, bytes, LEN);
+
+    /* The same on a stream of that GPU and by a batch, and what they come to when it fails. */
+    hipStream_t stream;
+    KEEPS_DEVICE(stream = stream_of(with));
+    KEEPS_DEVICE(async_and_batch(buffer, bytes, stream));
+    CHECK_HIP(hipStreamDestroy(stream));
+    CHECK_EQ(current(), on);
 
     /* Refusals. */
     KEEPS_DEVICE(CHECK_CODE(hipFileBufRegister(buffer, LEN, 0), hipFileMemoryAlreadyRegistered));
@@ -92,6 +155,8 @@ int main(int argc, char **argv)
     fd = open_file("data", O_RDWR | O_CREAT | O_TRUNC);
     KEEPS_DEVICE(CHECK_OK(hipFileDriverOpen()));
     KEEPS_DEVICE(file = register_fd(fd));
+    const int read_only_fd = open_file("data", O_RDONLY);
+    KEEPS_DEVICE(read_only = register_fd(read_only_fd));
     for (int on = 0; on < count; on++)
         for (int with = 0; with < count; with++)
             behaviour_57_pair(on, with);
@@ -103,6 +168,8 @@ int main(int argc, char **argv)
     CHECK_EQ(current(), 1);
 
     KEEPS_DEVICE(hipFileHandleDeregister(file));
+    KEEPS_DEVICE(hipFileHandleDeregister(read_only));
+    CHECK_EQ(close(read_only_fd), 0);
     KEEPS_DEVICE(CHECK_OK(hipFileDriverClose()));
     CHECK_EQ(close(fd), 0);
     printf("OK devices %d\n", count);

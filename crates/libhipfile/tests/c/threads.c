@@ -257,13 +257,15 @@ static void same(void)
     CHECK_EQ(hipFileUseCount(), 1);
 }
 
-enum { SLICE = 3000, ROUNDS = 200 };
+enum { SLICE = 3000 };
+
+static int rounds = 200;
 
 static void write_slice(int i)
 {
     unsigned char bytes[SLICE];
-    for (int round = 0; round < ROUNDS; round++) {
-        pattern(bytes, SLICE, (uint64_t)(i * ROUNDS + round));
+    for (int round = 0; round < rounds; round++) {
+        pattern(bytes, SLICE, (uint64_t)(i * rounds + round));
         dev_put(device + i * SLICE, bytes, SLICE);
         CHECK_IO(hipFileWrite(handles[0], device, SLICE, i * SLICE, i * SLICE), SLICE);
         unsigned char now[SLICE];
@@ -272,18 +274,25 @@ static void write_slice(int i)
     }
 }
 
-static void behaviour_68_disjoint(void)
+/* Each writes its own bytes, several in one block, and always finds them again. */
+static void behaviour_68_disjoint(int threads)
 {
     device = dev_alloc(8 * SLICE);
     open_files();
     handles[0] = register_fd(fds[0]);
-    on_threads(8, write_slice);
-    for (int i = 0; i < 8; i++) {
+    on_threads(threads, write_slice);
+    for (int i = 0; i < threads; i++) {
         unsigned char bytes[SLICE], now[SLICE];
-        pattern(bytes, SLICE, (uint64_t)(i * ROUNDS + ROUNDS - 1));
+        pattern(bytes, SLICE, (uint64_t)(i * rounds + rounds - 1));
         CHECK_EQ(pread(fds[0], now, SLICE, i * SLICE), SLICE);
         CHECK_BYTES(now, bytes, SLICE);
     }
+}
+
+static void behaviour_68_disjoint_long(void)
+{
+    rounds = 10000;
+    behaviour_68_disjoint(2);
 }
 
 int main(int argc, char **argv)
@@ -304,7 +313,9 @@ int main(int argc, char **argv)
     else if (strcmp(mode, "same") == 0)
         same();
     else if (strcmp(mode, "disjoint") == 0)
-        behaviour_68_disjoint();
+        behaviour_68_disjoint(8);
+    else if (strcmp(mode, "disjoint_long") == 0)
+        behaviour_68_disjoint_long();
     else
         FAIL("unknown mode \"%s\"", mode);
     printf("OK threads %s\n", mode);

@@ -87,6 +87,7 @@ three_ways! {
     behaviour_88_last_error: Program::test("last_error");
     behaviour_123_handle_info: Program::test("handle_info");
     stats: Program::test("stats");
+    userspace_threads: Program::test("userspace_threads").arg("1000").env("HIPFILE_LOG_LEVEL", "off");
     userspace: Program::test("userspace").arg("1000").env("HIPFILE_LOG_LEVEL", "off");
     behaviour_34_and_behaviour_36_rdma: Program::test("rdma").beside("ibverbs.c", "libibverbs.so.1").env("HIPFILE_LOG_LEVEL", "off");
     behaviour_69_batch: Program::test("batch");
@@ -103,9 +104,9 @@ three_ways! {
     threads_counting: threads("counting");
     threads_closing: threads("closing");
     threads_same: threads("same");
-    threads_disjoint: threads("disjoint");
-    devices_2: devices("2");
-    devices_8: devices("8");
+    behaviour_68_threads_disjoint: threads("disjoint");
+    behaviour_57_devices_2: devices("2");
+    behaviour_57_devices_8: devices("8");
     behaviour_46_and_behaviour_56_exit_from_main_without_a_close: exit("main");
     behaviour_46_exit_in_a_thread: exit("exit");
     behaviour_46_exit_at_once: exit("_exit");
@@ -142,6 +143,16 @@ plainly! {
     behaviour_49_the_driver_is_closed_while_64_threads_read: Program::test("lifecycle").arg("close_64");
     open_and_close_storm_beside_reads: Program::test("lifecycle").arg("storm");
     preloaded_into_a_program_that_does_not_know_it: Program::test("copies").arg("preload").finds_libraries().preloads_it();
+    behaviour_57_devices_3: devices("3");
+    behaviour_57_devices_4: devices("4");
+    behaviour_57_devices_5: devices("5");
+    behaviour_57_devices_6: devices("6");
+    behaviour_57_devices_7: devices("7");
+    behaviour_68_two_threads_ten_thousand_times: threads("disjoint_long");
+    behaviour_68_two_threads_ten_thousand_times_past_the_host: threads("disjoint_long")
+        .env("HIP_EMU_KNOWN_FS", "all")
+        .env("HIPFILE_UNSUPPORTED_FILE_SYSTEMS", "true");
+    userspace_threads_ten_thousand: Program::test("userspace_threads").arg("10000").env("HIPFILE_LOG_LEVEL", "off");
     userspace_ten_thousand: Program::test("userspace").arg("10000").env("HIPFILE_LOG_LEVEL", "off");
     // Breaks the rules on purpose, so a tool that watches for broken rules would object.
     strictness: Program::test("strictness");
