@@ -11,10 +11,14 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::error::{Error, Result};
 use crate::object::{Inner, Object};
-use crate::place::Place;
+use crate::place::{Patience, Place};
 use crate::read::Reader;
 use crate::wait::wait;
 use crate::write::Writer;
+
+/// How long one request may take, unless the setting `timeout` says otherwise; and how long a range that is read may stay out.
+const LONG: Duration = Duration::from_secs(600);
+const SILENCE: Duration = Duration::from_secs(30);
 
 /// How objects are read and written. The defaults suit S3 from a machine in the same region.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +32,8 @@ pub struct Options {
     /// How often a request that failed is made again: one that was answered with a server's error, or whose connection broke.
     /// 10.
     pub retries: usize,
-    /// After how long it is not made again, counted from the first time. 3 minutes.
+    /// After how long it is not made again, counted from the first time. 3 minutes, and for what is written 10 more: a store may
+    /// take minutes to put a large object together, and until then does not answer.
     pub retry_for: Duration,
     /// How long the first wait before that is, about; each next one is twice as long, up to 15 s. 100 ms.
     pub first_wait: Duration,
@@ -52,13 +57,23 @@ impl Default for Options {
 }
 
 impl Options {
-    fn retry(&self) -> RetryConfig {
+    fn retry(&self, timeout: Duration) -> RetryConfig {
         let most = Duration::from_secs(15);
         RetryConfig {
             backoff: BackoffConfig { init_backoff: self.first_wait, max_backoff: most, base: 2.0 },
             max_retries: self.retries,
-            retry_timeout: self.retry_for,
+            retry_timeout: timeout,
         }
+    }
+
+    /// A range that is read comes at once, and goes on coming.
+    fn to_read(&self) -> Patience {
+        Patience { retry: self.retry(self.retry_for), most: LONG, silence: Some(SILENCE) }
+    }
+
+    /// Nothing comes back until a part is there, or until all parts are put together.
+    fn to_write(&self) -> Patience {
+        Patience { retry: self.retry(self.retry_for.saturating_add(LONG)), most: LONG, silence: None }
     }
 }
 
@@ -127,7 +142,7 @@ impl Objects {
     /// # Errors
     /// There is no such object, it may not be read, or the store does not answer.
     pub fn open(&self, url: &str) -> Result<Object> {
-        let place = self.place(url)?;
+        let place = self.place(url, &self.0.options.to_read())?;
         let head = wait(&self.0.handle, place.store.head(&place.path));
         let meta = head.map_err(|error| Error::store(url, error))?;
         let reader = Reader::new(&self.0, place, meta);
@@ -140,12 +155,12 @@ impl Objects {
     /// # Errors
     /// The URL names no object, or credentials are malformed. What a store refuses shows later.
     pub fn create(&self, url: &str, size: Option<u64>) -> Result<Object> {
-        let place = self.place(url)?;
+        let place = self.place(url, &self.0.options.to_write())?;
         Ok(Object::writing(&self.0, Writer::new(&self.0, place, size)))
     }
 
-    fn place(&self, url: &str) -> Result<Place> {
-        Place::find(url, &self.0.options.retry(), &self.0.options.settings)
+    fn place(&self, url: &str, patience: &Patience) -> Result<Place> {
+        Place::find(url, patience, &self.0.options.settings)
     }
 
     /// The object that a registered file stands for, for as long as somebody has it.

@@ -1,6 +1,7 @@
 //! From a URL to a store and the path of an object in it. It asks no server anything.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
@@ -33,8 +34,46 @@ pub(crate) struct Place {
     pub(crate) takes_parts: bool,
 }
 
+/// How long a request may take, and for how long it is made again.
+#[derive(Clone, Debug)]
+pub(crate) struct Patience {
+    pub(crate) retry: RetryConfig,
+    /// All of a request. Settings and the environment win.
+    pub(crate) most: Duration,
+    /// Until more of an answer comes; `None`: as long as all of it.
+    pub(crate) silence: Option<Duration>,
+}
+
+impl Patience {
+    /// As the settings of clients, but for what somebody has set: what is there, and what is if nobody says anything.
+    fn unless_set(&self, set: impl Fn(ClientConfigKey) -> bool) -> Vec<(ClientConfigKey, String)> {
+        let silence = self.silence.map(|silence| (ClientConfigKey::ReadTimeout, silence));
+        let all = silence.into_iter().chain([(ClientConfigKey::Timeout, self.most)]);
+        all.filter(|(key, _)| !set(*key))
+            .map(|(key, value)| (key, format!("{}s", value.as_secs().max(1))))
+            .collect()
+    }
+}
+
+/// A builder of a store, with our patience where nobody has set another.
+macro_rules! patient {
+    ($builder:ident, $key:ident, $text:expr, $patience:expr, $settings:expr) => {{
+        let usual = $builder::new();
+        let builder = $builder::from_env().with_url($text).with_retry($patience.retry.clone());
+        let is_set = |key| {
+            let key = $key::Client(key);
+            builder.get_config_value(&key) != usual.get_config_value(&key)
+        };
+        let ours = $patience.unless_set(is_set);
+        let builder = ours
+            .into_iter()
+            .fold(builder, |builder, (key, value)| builder.with_config($key::Client(key), value));
+        known::<$key>($settings).fold(builder, |builder, (key, value)| builder.with_config(key, value))
+    }};
+}
+
 impl Place {
-    pub(crate) fn find(text: &str, retry: &RetryConfig, settings: &[(String, String)]) -> Result<Place> {
+    pub(crate) fn find(text: &str, patience: &Patience, settings: &[(String, String)]) -> Result<Place> {
         let invalid = |why: String| Error::new(text, Errno::INVAL.raw_os_error(), why);
         if !is_url(text) {
             return Err(invalid(format!(
@@ -62,30 +101,26 @@ impl Place {
         }
         let store: object_store::Result<Arc<dyn ObjectStore>> = match scheme {
             ObjectStoreScheme::AmazonS3 => {
-                let builder = AmazonS3Builder::from_env().with_url(text).with_retry(retry.clone());
-                let builder = known::<AmazonS3ConfigKey>(settings)
-                    .fold(builder, |builder, (key, value)| builder.with_config(key, value));
+                let builder = patient!(AmazonS3Builder, AmazonS3ConfigKey, text, patience, settings);
                 builder.build().map(|store| Arc::new(store) as _)
             }
             ObjectStoreScheme::GoogleCloudStorage => {
-                let builder = GoogleCloudStorageBuilder::from_env().with_url(text).with_retry(retry.clone());
-                let builder = known::<GoogleConfigKey>(settings)
-                    .fold(builder, |builder, (key, value)| builder.with_config(key, value));
+                let builder = patient!(GoogleCloudStorageBuilder, GoogleConfigKey, text, patience, settings);
                 builder.build().map(|store| Arc::new(store) as _)
             }
             ObjectStoreScheme::MicrosoftAzure => {
-                let builder = MicrosoftAzureBuilder::from_env().with_url(text).with_retry(retry.clone());
-                let builder = known::<AzureConfigKey>(settings)
-                    .fold(builder, |builder, (key, value)| builder.with_config(key, value));
+                let builder = patient!(MicrosoftAzureBuilder, AzureConfigKey, text, patience, settings);
                 builder.build().map(|store| Arc::new(store) as _)
             }
             ObjectStoreScheme::Http => {
+                let ours = patience.unless_set(|_| false).into_iter();
+                let options = ours.fold(ClientOptions::new().with_allow_http(true), |o, (key, value)| {
+                    o.with_config(key, value)
+                });
                 let options = known::<ClientConfigKey>(settings)
-                    .fold(ClientOptions::new().with_allow_http(true), |o, (key, value)| {
-                        o.with_config(key, value)
-                    });
+                    .fold(options, |o, (key, value)| o.with_config(key, value));
                 let builder = HttpBuilder::new().with_url(&url[..Position::BeforePath]);
-                let builder = builder.with_client_options(options).with_retry(retry.clone());
+                let builder = builder.with_client_options(options).with_retry(patience.retry.clone());
                 builder.build().map(|store| Arc::new(store) as _)
             }
             ObjectStoreScheme::Local => Ok(Arc::new(LocalFileSystem::new())),
@@ -121,7 +156,12 @@ mod tests {
 
     fn find(text: &str) -> Result<Place> {
         crate::objects::use_ring();
-        Place::find(text, &RetryConfig::default(), &[])
+        Place::find(text, &patience(), &[])
+    }
+
+    fn patience() -> Patience {
+        let retry = RetryConfig::default();
+        Patience { retry, most: Duration::from_secs(600), silence: Some(Duration::from_secs(30)) }
     }
 
     #[test]
@@ -151,6 +191,22 @@ mod tests {
             let error = find(url).unwrap_err().to_string();
             assert!(error.starts_with(url) && error.contains(why), "{error}");
         }
+    }
+
+    #[test]
+    fn what_somebody_has_set_is_left_alone() {
+        let all = patience().unless_set(|_| false);
+        let ours =
+            [(ClientConfigKey::ReadTimeout, "30s".to_owned()), (ClientConfigKey::Timeout, "600s".to_owned())];
+        assert_eq!(all, ours);
+        assert_eq!(patience().unless_set(|key| key == ClientConfigKey::Timeout), ours[..1]);
+        crate::objects::use_ring();
+        let timeout = |settings: &[(String, String)]| {
+            let builder = patient!(AmazonS3Builder, AmazonS3ConfigKey, "s3://b/k", patience(), settings);
+            builder.get_config_value(&AmazonS3ConfigKey::Client(ClientConfigKey::Timeout))
+        };
+        assert_eq!(timeout(&[]).as_deref(), Some("600s"));
+        assert_eq!(timeout(&[("timeout".into(), "7s".into())]).as_deref(), Some("7s"));
     }
 
     #[test]

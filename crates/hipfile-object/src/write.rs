@@ -239,7 +239,7 @@ impl Writer {
         self.wait_for_parts();
         self.check(state)?;
         match &mut state.upload {
-            Some(upload) => wait(handle, upload.complete()).map(drop).map_err(stored),
+            Some(upload) => wait(handle, complete(&self.place, upload.as_mut(), state.end)).map_err(stored),
             None => Err(self.error(Errno::IO, "nothing was sent")),
         }
     }
@@ -281,6 +281,29 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.discard();
+    }
+}
+
+/// Has the store put the parts together. Where the answer is lost the store may know nothing of them when it is asked again: then
+/// an object of this length that was not there before is ours.
+async fn complete(place: &Place, upload: &mut dyn MultipartUpload, len: u64) -> object_store::Result<()> {
+    let tag = || async {
+        match place.store.head(&place.path).await {
+            Ok(meta) => Ok(Some((meta.size, meta.e_tag))),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    };
+    let before = tag().await;
+    let Err(error) = upload.complete().await else { return Ok(()) };
+    match (before, tag().await) {
+        (Ok(before), Ok(Some((size, Some(tag)))))
+            if size == len && before != Some((size, Some(tag.clone()))) =>
+        {
+            tracing::info!(object = place.url, error = %error, "the parts were put together all the same");
+            Ok(())
+        }
+        _ => Err(error),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::support::{Request, listen, read_body, read_head};
 
@@ -14,6 +14,18 @@ const ONE_IN: usize = 20;
 pub(crate) struct Proxy {
     pub(crate) requests: AtomicUsize,
     pub(crate) lost: AtomicUsize,
+    pub(crate) completing: Mutex<Completing>,
+}
+
+/// What becomes of the request that puts parts together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum Completing {
+    #[default]
+    AsOthers,
+    /// The server does it, and the answer is lost.
+    Forgotten,
+    /// The server is said to know no such upload, as some say of what they have done.
+    Unknown,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -53,7 +65,24 @@ impl Proxy {
     fn one(&self, server: SocketAddr, client: TcpStream) -> Option<()> {
         let mut from = BufReader::new(client);
         let mut request = read_head(&mut from)?;
-        let loss = self.loss(&request);
+        let mut loss = self.loss(&request);
+        if request.method == "POST" && request.path.contains("uploadId=") {
+            let mut completing = self.completing.lock().unwrap();
+            match *completing {
+                Completing::AsOthers => {}
+                Completing::Forgotten => {
+                    *completing = Completing::Unknown;
+                    loss = Loss::Back;
+                }
+                Completing::Unknown => {
+                    read_body(&mut from, &mut request)?;
+                    let body = "<Error><Code>NoSuchUpload</Code></Error>";
+                    let head = format!("HTTP/1.1 404 Not Found\r\nContent-Length: {}\r\n\r\n", body.len());
+                    from.get_mut().write_all((head + body).as_bytes()).ok()?;
+                    return from.get_ref().shutdown(Shutdown::Both).ok();
+                }
+            }
+        }
         if loss == Loss::There {
             return from.get_ref().shutdown(Shutdown::Both).ok();
         }
