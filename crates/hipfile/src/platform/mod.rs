@@ -184,7 +184,7 @@ fn small_window(name: &str, window: &Window) -> String {
         None => format!("{} of its memory", mib(window.reached)),
     };
     let could = window.most.filter(|most| *most > window.reached);
-    let could = could.map_or_else(String::new, |most| format!(", which allows {}", mib(most)));
+    let could = could.map_or_else(String::new, |most| format!("; the GPU allows {}", mib(most)));
     format!(
         "{name} has a small BAR: storage and RDMA devices reach {of}, the rest goes through host memory; turn on \
          Resizable BAR and decoding above 4G in the firmware's settings{could}"
