@@ -57,7 +57,7 @@ impl Patience {
 
 /// A builder of a store, with our patience where nobody has set another.
 macro_rules! patient {
-    ($builder:ident, $key:ident, $text:expr, $patience:expr, $settings:expr) => {{
+    ($builder:ident, $key:ident, [$($endpoint:ident),*], $text:expr, $patience:expr, $settings:expr) => {{
         let usual = $builder::new();
         let builder = $builder::from_env().with_url($text).with_retry($patience.retry.clone());
         let is_set = |key| {
@@ -68,7 +68,16 @@ macro_rules! patient {
         let builder = ours
             .into_iter()
             .fold(builder, |builder, (key, value)| builder.with_config($key::Client(key), value));
-        known::<$key>($settings).fold(builder, |builder, (key, value)| builder.with_config(key, value))
+        let builder =
+            known::<$key>($settings).fold(builder, |builder, (key, value)| builder.with_config(key, value));
+        let endpoints = [$($key::$endpoint),*].into_iter().filter_map(|key| builder.get_config_value(&key));
+        match endpoints.into_iter().find(|endpoint| !is_server(endpoint)) {
+            Some(endpoint) => {
+                let why = format!("the endpoint {endpoint:?} is no URL of a server: http://host:port is meant");
+                Err(Error::new($text, Errno::INVAL.raw_os_error(), why))
+            }
+            None => Ok(builder),
+        }
     }};
 }
 
@@ -80,6 +89,12 @@ impl Place {
                 "it is no URL of an object: {} are known",
                 SCHEMES.join("://, ") + "://"
             )));
+        }
+        // Whoever reads URLs leaves these out.
+        if text.trim() != text || text.contains(|c: char| c.is_ascii_control()) {
+            return Err(invalid(
+                "a URL has no blank at its ends, which is written %20, and no control character".into(),
+            ));
         }
         let url = Url::parse(text).map_err(|error| invalid(error.to_string()))?;
         if url.query().is_some() || url.fragment().is_some() {
@@ -101,15 +116,36 @@ impl Place {
         }
         let store: object_store::Result<Arc<dyn ObjectStore>> = match scheme {
             ObjectStoreScheme::AmazonS3 => {
-                let builder = patient!(AmazonS3Builder, AmazonS3ConfigKey, text, patience, settings);
+                let builder = patient!(
+                    AmazonS3Builder,
+                    AmazonS3ConfigKey,
+                    [Endpoint, S3Endpoint, MetadataEndpoint],
+                    text,
+                    patience,
+                    settings
+                )?;
                 builder.build().map(|store| Arc::new(store) as _)
             }
             ObjectStoreScheme::GoogleCloudStorage => {
-                let builder = patient!(GoogleCloudStorageBuilder, GoogleConfigKey, text, patience, settings);
+                let builder = patient!(
+                    GoogleCloudStorageBuilder,
+                    GoogleConfigKey,
+                    [BaseUrl],
+                    text,
+                    patience,
+                    settings
+                )?;
                 builder.build().map(|store| Arc::new(store) as _)
             }
             ObjectStoreScheme::MicrosoftAzure => {
-                let builder = patient!(MicrosoftAzureBuilder, AzureConfigKey, text, patience, settings);
+                let builder = patient!(
+                    MicrosoftAzureBuilder,
+                    AzureConfigKey,
+                    [Endpoint, MsiEndpoint],
+                    text,
+                    patience,
+                    settings
+                )?;
                 builder.build().map(|store| Arc::new(store) as _)
             }
             ObjectStoreScheme::Http => {
@@ -123,12 +159,24 @@ impl Place {
                 let builder = builder.with_client_options(options).with_retry(patience.retry.clone());
                 builder.build().map(|store| Arc::new(store) as _)
             }
-            ObjectStoreScheme::Local => Ok(Arc::new(LocalFileSystem::new())),
+            ObjectStoreScheme::Local => {
+                // Renaming would put a file in the place of a device.
+                let there = std::fs::metadata(std::path::Path::new("/").join(path.as_ref()));
+                if there.is_ok_and(|there| !there.is_file()) {
+                    return Err(invalid("it is no regular file".into()));
+                }
+                Ok(Arc::new(LocalFileSystem::new()))
+            }
             other => return Err(invalid(format!("{other:?} is no store that is served here"))),
         };
         let store = store.map_err(|error| Error::store(text, error))?;
         Ok(Place { url: text.into(), store, path, takes_parts: !is_http })
     }
+}
+
+/// Whether requests can be sent there: what is no URL would end the process in the client.
+fn is_server(endpoint: &str) -> bool {
+    Url::parse(endpoint).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
 }
 
 /// Those of the settings that this kind of store has.
@@ -187,6 +235,8 @@ mod tests {
             ("https://host/a?b=c", "with ?"),
             ("https://host/a#b", "with ? or #"),
             ("http://", "empty host"),
+            ("s3://bucket/key ", "no blank at its ends"),
+            ("s3://bucket/a\tb", "no control character"),
         ] {
             let error = find(url).unwrap_err().to_string();
             assert!(error.starts_with(url) && error.contains(why), "{error}");
@@ -202,11 +252,42 @@ mod tests {
         assert_eq!(patience().unless_set(|key| key == ClientConfigKey::Timeout), ours[..1]);
         crate::objects::use_ring();
         let timeout = |settings: &[(String, String)]| {
-            let builder = patient!(AmazonS3Builder, AmazonS3ConfigKey, "s3://b/k", patience(), settings);
+            let builder: Result<AmazonS3Builder> =
+                patient!(AmazonS3Builder, AmazonS3ConfigKey, [Endpoint], "s3://b/k", patience(), settings);
+            let builder = builder.unwrap();
             builder.get_config_value(&AmazonS3ConfigKey::Client(ClientConfigKey::Timeout))
         };
         assert_eq!(timeout(&[]).as_deref(), Some("600s"));
         assert_eq!(timeout(&[("timeout".into(), "7s".into())]).as_deref(), Some("7s"));
+    }
+
+    #[test]
+    fn an_endpoint_that_is_no_url_is_refused_by_name() {
+        crate::objects::use_ring();
+        for (url, setting) in
+            [("s3://b/k", "aws_endpoint"), ("az://c/k", "azure_endpoint"), ("gs://b/k", "base_url")]
+        {
+            for endpoint in ["", "localhost:9000", "garbage", "http://", "http://[", "ftp://host"] {
+                let settings = [
+                    (setting.to_owned(), endpoint.to_owned()),
+                    ("azure_storage_account_name".into(), "a".into()),
+                ];
+                let error = Place::find(url, &patience(), &settings).unwrap_err();
+                assert_eq!(error.errno(), Errno::INVAL.raw_os_error(), "{error}");
+                assert!(error.to_string().contains("is no URL of a server"), "{error}");
+            }
+        }
+        let settings = [("aws_endpoint".to_owned(), "http://127.0.0.1:9000".to_owned())];
+        assert!(Place::find("s3://b/k", &patience(), &settings).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_no_local_object() {
+        for url in ["file:///dev/null", "file:///dev/stdout", "file:///tmp"] {
+            let error = find(url).unwrap_err();
+            assert!(error.to_string().contains("no regular file"), "{error}");
+        }
+        assert!(find("file:///tmp/no-such-file-yet").is_ok());
     }
 
     #[test]

@@ -4,8 +4,9 @@
 //! Replaced means: a new file in the same directory, without a name where the file system has such files and else of a temporary
 //! one, for its owner alone until it is complete, which then takes over attributes and name. So whoever opens the destination finds all of the old content or all of the new.
 
+use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, FileType, MemfdFlags, Mode, OFlags, Stat};
@@ -48,31 +49,67 @@ fn look(path: &Path) -> Result<Option<Stat>, Failure> {
 }
 
 /// The URL, with the source's name if it ends as a folder does.
-fn in_folder(url: &str, source: &Source) -> String {
-    let name = source.path.file_name().map(|name| name.to_string_lossy()).filter(|_| url.ends_with('/'));
-    let Some(name) = name else { return url.to_owned() };
+fn in_folder(url: &str, source: &Source) -> Result<String, Failure> {
+    let Some(name) = source.path.file_name().filter(|_| url.ends_with('/')) else {
+        return Ok(url.to_owned());
+    };
+    let name = name.to_str().ok_or_else(|| {
+        Failure::at(&source.path, "its name is not UTF-8, which an object's must be: give the object one")
+    })?;
     // A name that came from a URL has its escapes already.
     let escape = object::url(&source.path).is_none();
-    name.chars().fold(url.to_owned(), |mut url, c| {
+    Ok(name.chars().fold(url.to_owned(), |mut url, c| {
         match c {
-            '%' | '?' | '#' if escape => url += &format!("%{:02X}", u32::from(c)),
+            // What ends a name, or is left out, where URLs are read.
+            '%' | '?' | '#' | '\\' | ' ' if escape => url += &format!("%{:02X}", u32::from(c)),
+            c if escape && c.is_ascii_control() => url += &format!("%{:02X}", u32::from(c)),
             _ => url.push(c),
         }
         url
-    })
+    }))
+}
+
+/// The name that a file gets in a directory: of an object without the escapes of its URL, unless it would be no name then.
+fn name_in_directory(source: &Source) -> Option<OsString> {
+    let name = source.path.file_name()?;
+    if object::url(&source.path).is_none() {
+        return Some(name.to_owned());
+    }
+    let bytes = without_escapes(name.as_bytes());
+    let is_name =
+        !bytes.is_empty() && bytes != b"." && bytes != b".." && !bytes.iter().any(|b| b"/\0".contains(b));
+    Some(if is_name { OsString::from_vec(bytes) } else { name.to_owned() })
+}
+
+fn without_escapes(name: &[u8]) -> Vec<u8> {
+    let digit = |at: usize| char::from(*name.get(at)?).to_digit(16);
+    let (mut out, mut at) = (Vec::with_capacity(name.len()), 0);
+    while at < name.len() {
+        match (name[at], digit(at + 1), digit(at + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                out.push((high * 16 + low) as u8);
+                at += 3;
+            }
+            (byte, ..) => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+    out
 }
 
 impl Destination {
     /// Finds out what `given` names. Refuses what cannot be written, and the source itself.
     pub(super) fn find(given: &Path, source: &Source) -> Result<Self, Failure> {
         if let Some(url) = object::url(given) {
-            let url = in_folder(url, source);
+            let url = in_folder(url, source)?;
             return Ok(Self { path: PathBuf::from(&url), existing: None, seat: None, url: Some(url) });
         }
         let mut path = given.to_owned();
         let mut existing = look(&path)?;
         if existing.as_ref().is_some_and(|stat| kind_of(stat) == FileType::Directory) {
-            let name = source.path.file_name();
+            let name = name_in_directory(source);
             path.push(
                 name.ok_or_else(|| Failure::at(&source.path, "it has no name to use in the directory"))?,
             );
@@ -252,4 +289,24 @@ fn open_device(
         }
     }
     Ok(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_of_urls_are_undone_once() {
+        for (name, plain) in [
+            (&b"a%20b"[..], &b"a b"[..]),
+            (b"a%2520b", b"a%20b"),
+            (b"%C3%bc", "\u{fc}".as_bytes()),
+            (b"100%", b"100%"),
+            (b"%zz%4", b"%zz%4"),
+            (b"plain", b"plain"),
+            (b"", b""),
+        ] {
+            assert_eq!(without_escapes(name), plain);
+        }
+    }
 }

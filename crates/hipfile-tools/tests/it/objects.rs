@@ -17,6 +17,7 @@ fn without_the_feature_a_url_says_how_to_get_it() {
 
 #[cfg(feature = "objects")]
 mod with {
+    use std::os::unix::ffi::OsStrExt as _;
     use std::process::Command;
 
     use rustix::fs::Mode;
@@ -64,6 +65,43 @@ mod with {
         let folder = run(&mut copy(&lab, &moto, &["s3://bucket/a/key", "s3://bucket/b/"]));
         assert_eq!(folder.code, Some(0), "{}", folder.stderr);
         assert!(moto.ask("GET /bucket?list-type=2").contains("<Key>b/key</Key>"));
+    }
+
+    #[test]
+    fn names_are_the_same_as_keys_and_as_files() {
+        let Some(moto) = Moto::start() else { return };
+        let lab = Lab::new();
+        lab.mkdir("folder");
+        for (name, key) in [
+            ("a b", "a b"),
+            ("per%20cent", "per%20cent"),
+            ("what?#", "what?#"),
+            (" ends ", " ends "),
+            ("gr\u{f6}\u{df}e-\u{65e5}\u{672c}", "gr\u{f6}\u{df}e-\u{65e5}\u{672c}"),
+            ("a+b&c=d;e", "a+b&amp;c=d;e"),
+        ] {
+            lab.write(name, name.as_bytes());
+            let there = run(&mut copy(&lab, &moto, &[name, "s3://bucket/folder/", "--json"]));
+            assert_eq!(there.code, Some(0), "{name}: {}", there.stderr);
+            let url = there.json()["destination"].as_str().unwrap().to_owned();
+            let listed = moto.ask("GET /bucket?list-type=2&prefix=folder/");
+            assert!(listed.contains(&format!("<Key>folder/{key}</Key>")), "{name}: {url}, {listed}");
+            let back = run(&mut copy(&lab, &moto, &[&url, "folder"]));
+            assert_eq!(back.code, Some(0), "{name}: {}", back.stderr);
+            assert_eq!(lab.read(&format!("folder/{name}")), name.as_bytes());
+        }
+        // No store has such keys.
+        lab.write("tab\tbed", b"x");
+        run(&mut copy(&lab, &moto, &["tab\tbed", "s3://bucket/folder/"])).failed_with(&["illegal character"]);
+        let odd = std::ffi::OsStr::from_bytes(b"no\xfftext");
+        std::fs::write(lab.path(".").join(odd), b"x").unwrap();
+        let mut command = copy(&lab, &moto, &[]);
+        run(command.arg(odd).arg("s3://bucket/folder/")).failed_with(&["not UTF-8"]);
+        // What would be no name of a file keeps its escapes.
+        run(&mut copy(&lab, &moto, &["a b", "s3://bucket/x%2Fy"]));
+        let back = run(&mut copy(&lab, &moto, &["s3://bucket/x%2Fy", "folder"]));
+        assert_eq!(back.code, Some(0), "{}", back.stderr);
+        assert_eq!(lab.read("folder/x%2Fy"), b"a b");
     }
 
     #[test]
