@@ -9,7 +9,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 one_test() {
     log=$logs/suite/$(echo "$1" | tr ':' '_')
     began=$(date +%s%N)
-    timeout "${HIPFILE_TEST_SECONDS:-200}" "$here/suite" --exact "$1" --nocapture >"$log" 2>&1
+    timeout -k 5 "${HIPFILE_TEST_SECONDS:-200}" "$here/suite" --exact "$1" --nocapture >"$log" 2>&1
     code=$?
     took=$((($(date +%s%N) - began) / 1000000))
     if [ $code -eq 0 ] && grep -q '^SKIP: ' "$log"; then

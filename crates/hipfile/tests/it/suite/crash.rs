@@ -74,7 +74,8 @@ fn what_was_acknowledged_and_synced_survives_the_process() {
     let _watchdog = Watchdog::new(250);
     let (storage, mut random) = (Storage::here(), Random::new());
     let mut records = 0;
-    for round in 0..operations(12).min(500) {
+    // Each is a process, whose runtime may need a second to begin.
+    for round in 0..(operations(480) / 40).clamp(1, 500) {
         std::fs::write(storage.path("f"), b"").unwrap();
         let mut ends = [0; 2];
         // SAFETY: room for two numbers.

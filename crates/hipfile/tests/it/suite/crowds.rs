@@ -6,10 +6,11 @@ use std::os::fd::AsRawFd;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use hipfile::{Buffer, DevPtr, Driver, File, PageCache};
+use hipfile::{Buffer, DevPtr, DeviceChoice, Driver, File, PageCache};
 
+use crate::support::gpu::choice;
 use crate::support::streams::Watchdog;
-use crate::support::{Storage, driver_with, operations};
+use crate::support::{Storage, driver_with, operations, skip};
 
 const MIB: usize = 1 << 20;
 
@@ -232,7 +233,7 @@ fn behaviour_65_many_processes_with_many_threads_take_little_each() {
     let _watchdog = Watchdog::new(250);
     let storage = Storage::here();
     // In a long run as many and as long as users had them.
-    let long = operations(0) > 0;
+    let long = operations(0) >= 1000;
     let (processes, seconds) = if long { (64, 60) } else { (12, 2) };
     let until = Instant::now() + Duration::from_secs(seconds);
     let most: Vec<f64> = std::thread::scope(|scope| {
@@ -246,6 +247,9 @@ fn behaviour_65_many_processes_with_many_threads_take_little_each() {
     });
     let most = most.into_iter().fold(0.0, f64::max) / MIB as f64;
     let _ = writeln!(std::io::stderr(), "{processes} processes: {most:.1} MiB at most");
+    if choice() == DeviceChoice::Cuda {
+        return skip("the memory of a process", "a real driver's own is not told apart");
+    }
     // Staging memory as it was set, and 8 MiB of the library's own.
     assert!(most < 16.0, "a process took {most:.1} MiB");
 }
