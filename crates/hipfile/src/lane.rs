@@ -92,17 +92,9 @@ impl Seat {
         self.set([to as u64, from as u64, len as u64, told.device as u64, number]);
     }
 
-    fn set(&self, words: [u64; 5]) {
-        for (word, value) in self.late().iter().zip(words) {
-            word.store(value, Ordering::Release);
-        }
-    }
-
     /// What the next copy copies.
-    fn late(&self) -> &'static LateWords {
-        let words: *const LateWords = std::ptr::with_exposed_provenance(self.words.late_host);
-        // SAFETY: control memory of a reserve is never given back, is aligned, and is accessed as atomics only.
-        unsafe { &*words }
+    fn set(&self, words: [u64; 5]) {
+        set_late(self.words.late_host, words);
     }
 
     /// The same for the GPU.
@@ -117,6 +109,41 @@ impl Seat {
     /// The address of the word that holds the stream.
     pub(crate) fn word_address(&self) -> usize {
         self.words.word
+    }
+}
+
+/// Sets the words of a copy.
+fn set_late(at: usize, words: [u64; 5]) {
+    let late: *const LateWords = std::ptr::with_exposed_provenance(at);
+    // SAFETY: control memory of a reserve is never given back, is aligned, and is accessed as atomics only.
+    let late: &'static LateWords = unsafe { &*late };
+    for (word, value) in late.iter().zip(words) {
+        word.store(value, Ordering::Release);
+    }
+}
+
+/// A copy of nothing, which tells when a stream has passed what it was given before. For streams that take no function to
+/// tell it. Dropped, its line is lost, as it must be while the copy is to come.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    line: Pinned,
+}
+
+impl Mark {
+    /// Where in its line it is told, behind the words of the copy.
+    const TOLD: usize = 48;
+
+    fn told(&self) -> &'static AtomicU64 {
+        word_at(self.line.host + Mark::TOLD)
+    }
+
+    /// The words of its copy, for the GPU.
+    pub(crate) fn late_device(&self) -> usize {
+        self.line.device
+    }
+
+    pub(crate) fn is_passed(&self) -> bool {
+        self.told().load(Ordering::Acquire) != 0
     }
 }
 
@@ -218,6 +245,20 @@ impl Lane {
                 reserve.leave_ring(ring.seats);
             }
         }
+    }
+
+    /// A mark to be queued, if there is one left.
+    pub(crate) fn mark(&self) -> Option<Mark> {
+        let mark = Mark { line: self.reserve.get().take_mark()? };
+        mark.told().store(0, Ordering::Release);
+        let told = (mark.line.device + Mark::TOLD) as u64;
+        set_late(mark.line.host, [0, 0, 0, told, 1]);
+        Some(mark)
+    }
+
+    /// Gives a mark back that was passed, or not queued.
+    pub(crate) fn leave_mark(&self, mark: Mark) {
+        self.reserve.get().leave_mark(mark.line);
     }
 
     pub(crate) fn block_len(&self) -> usize {

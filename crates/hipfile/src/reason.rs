@@ -63,7 +63,7 @@ reasons! {
     Slower = "slower": "direct access was measured to be slower than staging on this file (HIPFILE_ADAPTIVE)",
     UserspaceFs = "userspace-fs": "the file is of a file system of the program's own, whose functions take host memory",
     NoGds = "no-gds": "NVIDIA's GPUDirect Storage does not work on this machine, or would stage itself",
-    HeldStream = "held-stream": "a stream is held for it, and NVIDIA's library may not be called meanwhile",
+    HeldStream = "held-stream": "a stream is held for it, and what would carry it directly may not be called meanwhile",
     NoRdma = "no-rdma": "no RDMA device that the file system names is here, or none can reach the GPU's memory",
     SmallBar = "small-bar": "direct access failed, and storage reaches only a part of this GPU's memory (small BAR)",
 }

@@ -5,6 +5,7 @@ mod stage;
 #[cfg(test)]
 #[cfg(feature = "emulation")]
 mod tests;
+mod walk;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -24,6 +25,7 @@ use crate::stats::Meter;
 use crate::transfer::{Cache, Transfer};
 
 pub(crate) use stage::Stage;
+pub(crate) use walk::Walk;
 
 /// The engines in use.
 #[derive(Debug)]
@@ -123,49 +125,6 @@ struct Step<'r, 'a> {
     part: Transfer<'a>,
     /// Why it is staged; `None` when it is not.
     staged: Option<Reason>,
-}
-
-/// How far a transfer has got, and what was learnt on the way.
-#[derive(Debug, Default)]
-pub(crate) struct Walk {
-    done: usize,
-    /// Engines that are not asked any more.
-    excluded: u8,
-    /// Engines that have counted this transfer as an operation of theirs.
-    counted: u8,
-    /// Whether the page cache may no longer be gone around.
-    through_cache: bool,
-    /// Why the rest is no longer carried direct, once that is so.
-    given_up: Option<Reason>,
-    failure: Option<(&'static str, Error)>,
-    /// Whether it takes part in the comparison of the two ways; `None` before that was asked.
-    paced: Option<bool>,
-}
-
-impl Walk {
-    /// Whether it went direct, if it is one to be compared and went one way as it was to.
-    fn went(&self) -> Option<bool> {
-        match (self.paced, &self.failure, self.given_up) {
-            (Some(true), None, None) => Some(true),
-            (Some(true), None, Some(Reason::Trial | Reason::Slower)) => Some(false),
-            _ => None,
-        }
-    }
-
-    /// The walk of a part of a transfer, whose first part counts it.
-    pub(crate) fn of_part(first: bool) -> Walk {
-        Walk { counted: if first { 0 } else { u8::MAX }, ..Walk::default() }
-    }
-
-    /// Whether nothing was tried yet.
-    pub(crate) fn is_new(&self) -> bool {
-        self.paced.is_none()
-    }
-
-    /// Bytes of the unbroken prefix that moved.
-    pub(crate) fn done(&self) -> usize {
-        self.done
-    }
 }
 
 /// What the short way has moved, and why it was not direct.
@@ -386,6 +345,14 @@ impl Router {
                 walk.excluded |= self.direct_engines();
                 walk.given_up = Some(reason);
             }
+        }
+        if walk.staged_only
+            && !is_users(transfer)
+            && walk.excluded & self.direct_engines() != self.direct_engines()
+        {
+            let why = self.choose(transfer, walk.excluded | unfit, false).err();
+            walk.excluded |= self.direct_engines();
+            walk.given_up.get_or_insert(why.unwrap_or(Reason::HeldStream));
         }
         while walk.done < transfer.len() {
             let rest = transfer.rest(walk.done);

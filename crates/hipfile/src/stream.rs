@@ -5,6 +5,7 @@
 mod ahead;
 mod plan;
 mod queueing;
+mod refused;
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -138,7 +139,9 @@ impl Driver {
         };
         let gpu = streams.gpu_of(stream)?;
         // Without memory for it now there may be some later; the first operation will say.
+        let began = stats::now();
         let _ = self.inner.lanes().reserve(device, streams, gpu);
+        self.inner.meters().count(Event::SetUpNs, stats::now().saturating_sub(began));
         Ok(())
     }
 
@@ -222,6 +225,8 @@ impl Driver {
             false => 0,
         };
         let (base, most) = (ptr.0, first.len);
+        // What is queued is for this way; and a stream's function, which plans a write, may call nothing of the runtime.
+        let walk = if direct { Walk::default() } else { Walk::staged() };
         let ahead = (op == Op::Read && staged && !direct)
             .then(|| Ahead::new(&lane, most, lead, align as usize, inner.lanes()))
             .flatten();
@@ -240,7 +245,7 @@ impl Driver {
                 caller: Some(caller),
                 first,
                 bound: fixed,
-                walk: Walk::default(),
+                walk,
                 split: Split::default(),
                 took: 0,
                 range: 0..0,
@@ -292,6 +297,10 @@ impl Operation {
         if ran.is_err() {
             state.result = Some(Err(self.defect()));
         }
+    }
+
+    fn goes_on_staged(&self) {
+        lock(&self.state).walk.goes_on_staged();
     }
 
     fn defect(&self) -> Error {
@@ -387,7 +396,12 @@ fn start(call: Call) {
         return operation.lane.open(operation.seat.word(), ticket);
     }
     let inner = Arc::clone(&operation.inner);
+    let here = std::thread::current().id();
     inner.lanes().push(Box::new(move || {
+        if std::thread::current().id() == here {
+            // There is no thread to be had. This one may be the stream's, where nothing of the runtime may be called.
+            operation.goes_on_staged();
+        }
         operation.advance();
         operation.open(ticket);
     }));

@@ -9,8 +9,8 @@ use crate::device::{Device, Pinned, Streams};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sys;
 
-/// Bytes of a seat beside its Block: lines of 64, one for each of its cells' words and one to tell at.
-const CONTROL: usize = (CELLS + 1) * LINE;
+/// Bytes of a seat beside its Block: lines of 64, one for each of its cells' words, one to tell at, and one for a mark.
+const CONTROL: usize = (CELLS + 2) * LINE;
 const LINE: usize = 64;
 /// Where in a cell's line the word is that parked functions look at, behind those of the copy.
 const PARK: usize = 48;
@@ -29,6 +29,8 @@ pub(super) struct Reserve {
     /// Of each seat.
     words: Vec<[Words; CELLS]>,
     told: Vec<Told>,
+    /// Lines of marks that no stream has.
+    marks: Mutex<Vec<Pinned>>,
     free: Mutex<Free>,
     /// The copy kernel of each GPU.
     kernels: Mutex<HashMap<u32, usize>>,
@@ -127,6 +129,7 @@ impl Reserve {
             free: Mutex::new(Free::new(count)),
             blocks: (0..count).map(|index| at(index * block_len, block_len)).collect(),
             told: (0..count).map(|index| Told::new(line(index, CELLS))).collect(),
+            marks: Mutex::new((0..count).map(|index| line(index, CELLS + 1)).collect()),
             words,
             kernels: Mutex::default(),
             forks: sys::forks(),
@@ -167,6 +170,15 @@ impl Reserve {
 
     pub(super) fn told(&self, index: usize) -> Told {
         self.told[index]
+    }
+
+    /// The line of a mark, if there is one left.
+    pub(super) fn take_mark(&self) -> Option<Pinned> {
+        lock(&self.marks).pop()
+    }
+
+    pub(super) fn leave_mark(&self, line: Pinned) {
+        lock(&self.marks).push(line);
     }
 
     /// A seat, by its index.

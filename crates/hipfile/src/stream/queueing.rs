@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::ahead::{Ahead, arrive, park_ahead};
-use super::{Call, Operation, done, hand_over, lock, park, plan_write, start};
+use super::{Call, Operation, done, hand_over, park, plan_write, start};
 use crate::device::{HostFn, StreamPtr, Streams};
 use crate::error::Result;
 use crate::op::Op;
@@ -75,7 +75,7 @@ impl Queueing<'_> {
         Ok(())
     }
 
-    fn call(&self, function: HostFn, ticket: u64) -> Result<()> {
+    pub(super) fn call(&self, function: HostFn, ticket: u64) -> Result<()> {
         let call = Box::into_raw(Box::new(Call { operation: Arc::clone(self.operation), ticket }));
         // SAFETY: the functions below take the box back, once.
         let queued = unsafe { self.streams.call(self.gpu, self.stream, function, call.cast()) };
@@ -115,18 +115,5 @@ impl Queueing<'_> {
         // SAFETY: the words are set before each copy to a piece of the buffer, which is held, and of the seat's Block;
         // both stay until `done`, which comes after all copies.
         unsafe { self.streams.copy(self.gpu, self.stream, kernel, late, most) }
-    }
-
-    /// Something could not be queued: what is queued must do nothing, and the caller's variables are not touched again.
-    pub(super) fn give_up(&self, queued: usize) {
-        let mut state = lock(&self.operation.state);
-        state.caller = None;
-        state.result = Some(Ok(0));
-        self.operation.abandon(&mut state, queued);
-        drop(state);
-        if self.call(done, 0).is_err() {
-            // A copy may be queued that nothing comes after: its memory is never used again.
-            std::mem::forget(Arc::clone(self.operation));
-        }
     }
 }

@@ -4,8 +4,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
-use gpu_sys::hip::STREAM_DEFAULT;
-use hip_emu::fault;
+use gpu_sys::hip::{HipError, STREAM_DEFAULT};
+use hip_emu::fault::{self, Fault, Rule, When};
+use hip_emu::function::Function;
 use hipfile::{Ask, Buffer, Caller, DeviceChoice, ErrorKind, File, Op, Order, Result};
 
 use crate::support::gpu::{choice, is_emulated_hip};
@@ -301,5 +302,123 @@ fn errors_name_the_operation_once() {
         let text = error.to_string();
         assert_eq!(text.matches("read: ").count(), 1, "{text}");
         assert!(text.contains(&len.to_string()) || text.contains("-1") || text.contains("9000"), "{text}");
+    }
+}
+
+/// Of an operation that was refused nothing stays in use, also where the stream takes no function that could end it.
+#[test]
+fn a_stream_that_takes_no_function_keeps_nothing_in_use() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
+    let _watchdog = Watchdog::new(60);
+    let refuse = |function| {
+        let fault = Fault::Error(HipError::LAUNCH_FAILURE);
+        fault::add(Rule { function, when: When::Every, fault });
+    };
+    for (op, len, flags) in
+        [(Op::Read, 4096, 1), (Op::Read, 65_536, 0), (Op::Read, 2 << 20, 1), (Op::Write, 65_536, 1)]
+    {
+        for also in [None, Some(Function::hipStreamWaitValue64), Some(Function::hipModuleLaunchKernel)] {
+            let bench = Bench::new(STAGED, 2 << 20, |c| c.stream_len = 16 * c.block_len);
+            let stream = Stream::new(flags);
+            bench.driver.prepare_stream(stream.ptr()).unwrap();
+            let ran = Variables::new(4096, 0, 0);
+            bench.read(stream, 0, &ran).unwrap();
+            stream.wait();
+            refuse(Function::hipLaunchHostFunc);
+            also.into_iter().for_each(refuse);
+            let variables = Variables::new(len, 0, 0);
+            let got = enqueue(&bench.driver, op, bench.id, bench.buffer.ptr(), stream, 0, &variables);
+            assert_eq!(got.unwrap_err().device_code(), Some(HipError::LAUNCH_FAILURE.0 as i32));
+            // While all is still refused.
+            let case = format!("{op:?} {len} {flags} {also:?}");
+            let until = |what: &str, try_it: &dyn Fn() -> bool| {
+                let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+                while !try_it() {
+                    assert!(std::time::Instant::now() < end, "{case}: the {what} stays in use");
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+            };
+            let (driver, buffer) = (&bench.driver, bench.buffer.ptr());
+            until("file", &|| driver.deregister_file(bench.id).is_ok());
+            // A stream that takes nothing at all, and of which the runtime does not say that it is idle, keeps the memory.
+            if also != Some(Function::hipModuleLaunchKernel) || flags == 1 {
+                until("buffer", &|| driver.deregister_buffer(buffer).is_ok());
+                // SAFETY: the buffer keeps the memory.
+                unsafe { driver.register_buffer(buffer, bench.buffer.len(), 0) }.unwrap();
+            }
+            fault::clear();
+            assert!(variables.take().is_none(), "{case}: no result after a refusal");
+            let id = driver.register_file(std::os::fd::AsRawFd::as_raw_fd(&bench.file)).unwrap();
+            let again = Variables::new(len, 0, 0);
+            enqueue(driver, op, id, buffer, stream, 0, &again).unwrap();
+            stream.wait();
+            assert_eq!(again.result().unwrap(), len, "{case}");
+        }
+    }
+}
+
+/// When direct access comes within reach between submission and execution, what was made ready for staging is staged: a write is
+/// planned by a function of the stream's, which may call nothing of the runtime.
+#[cfg(debug_assertions)]
+#[test]
+fn what_is_to_be_staged_stays_so_when_direct_access_comes_within_reach() {
+    use hipfile::faults::{Site, What, When, clear, inject};
+    if !is_emulated_hip("it needs a runtime that moves files past the host") {
+        return;
+    }
+    let _watchdog = Watchdog::new(60);
+    for (op, len) in [(Op::Write, 65_536), (Op::Read, 65_536), (Op::Read, 2 << 20), (Op::Write, 2 << 20)] {
+        let bench = Bench::new(ALL, 2 << 20, |c| c.stream_len = 16 * c.block_len);
+        let (stream, gate) = (Stream::free(), word());
+        bench.driver.prepare_stream(stream.ptr()).unwrap();
+        stream.hold(gate);
+        inject(Site::FileReopen, When::Every, What::Errno(libc::EMFILE));
+        let variables = Variables::new(len, 0, 0);
+        enqueue(&bench.driver, op, bench.id, bench.buffer.ptr(), stream, 0, &variables).unwrap();
+        clear();
+        // By now it can be opened.
+        if bench.driver.file_info(bench.id).unwrap().engine != "p2p" {
+            gate.store(1, Ordering::Release);
+            stream.wait();
+            return crate::support::skip("direct access", "not on the file system of the build folder");
+        }
+        gate.store(1, Ordering::Release);
+        stream.wait();
+        assert_eq!(variables.result().unwrap(), len, "{op:?} {len}");
+        let stats = bench.driver.stats();
+        let side = if op == Op::Read { &stats.read } else { &stats.write };
+        assert!(
+            side.iter().all(|engine| engine.engine != "p2p" || engine.operations == 0),
+            "{op:?} {len}: {stats:?}"
+        );
+    }
+}
+
+/// Where no thread can be had, the stream's own does the work, and calls nothing of the runtime, which that forbids.
+#[cfg(debug_assertions)]
+#[test]
+fn without_threads_a_stream_stages_what_it_does_itself() {
+    use hipfile::faults::{Site, What, When, clear, inject};
+    if !is_emulated_hip("it needs a runtime that moves files past the host") {
+        return;
+    }
+    let _watchdog = Watchdog::new(60);
+    for (op, len) in [(Op::Write, 65_536), (Op::Read, 65_536), (Op::Write, 700_001), (Op::Read, 2 << 20)] {
+        let bench = Bench::new(ALL, 2 << 20, |c| c.stream_len = 16 * c.block_len);
+        let (stream, gate) = (Stream::free(), word());
+        bench.driver.prepare_stream(stream.ptr()).unwrap();
+        stream.hold(gate);
+        inject(Site::ThreadStart, When::Every, What::Errno(libc::EAGAIN));
+        let variables = Variables::new(len, 0, 0);
+        enqueue(&bench.driver, op, bench.id, bench.buffer.ptr(), stream, 0, &variables).unwrap();
+        gate.store(1, Ordering::Release);
+        stream.wait();
+        clear();
+        assert_eq!(variables.result().unwrap(), len, "{op:?} {len}");
+        if op == Op::Read {
+            assert!(bench.memory(0, len) == bench.data[..len]);
+        }
     }
 }
