@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use io_uring::{IoUring, cqueue, opcode, types};
+use rustix::fs::FallocateFlags;
 
 use super::chunks::{Chunk, Chunks, Prefix};
 use super::{Engine, Fit, Outcome, Parts, Queue};
@@ -29,6 +30,9 @@ use crate::turns::Turns;
 const WORTH_REGISTERING: usize = 8;
 /// Entries of a ring; the queue depth is never more.
 const ENTRIES: u32 = 128;
+
+/// So long is waited for what a lost ring has under way.
+const SETTLES: types::Timespec = types::Timespec::new().sec(10);
 
 /// After so many lost rings there are no more: with each some Blocks are lost.
 const MOST_LOST: usize = 4;
@@ -122,6 +126,9 @@ impl Engine for Uring {
             let mut seat = cell.try_borrow_mut().ok()?;
             let ring = self.ring(&mut seat)?;
             let (outcome, entered) = self.carry(ring, transfer, device, fd, align);
+            if transfer.op == Op::Write && entered.is_err() {
+                settle(&seat, fd, transfer.file_offset);
+            }
             self.keep(&mut seat, entered);
             Some(outcome)
         });
@@ -266,6 +273,17 @@ fn submit(ring: &IoUring, wait: bool) -> Result<(), Lost> {
             },
         }
     }
+}
+
+/// Waits for what the kernel still writes for a lost ring, or it would come after what is written next: what it has not begun is
+/// canceled, and file systems wait for the rest before they change what is allocated, here of a byte that is to be written anyway.
+fn settle(seat: &Seat, fd: BorrowedFd<'_>, at: u64) {
+    if let Some(ring) = seat.ring.as_ref().filter(|_| seat.is_intact()) {
+        let cancel = || ring.submitter().register_sync_cancel(Some(SETTLES), types::CancelBuilder::any());
+        // As long as it finds some. Where there is no such call, or nothing is left, that is an error.
+        let _ = (0..ENTRIES).all(|_| sys::at(Site::RingCancel, cancel).is_ok());
+    }
+    let _ = sys::at(Site::RingSettle, || rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, at, 1));
 }
 
 /// How a request ended: the bytes, or its errno.

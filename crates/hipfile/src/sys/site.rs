@@ -79,8 +79,10 @@ sites! {
     PrivateIdentity in "private.rs", Heals: "whether a descriptor is still the library's";
     QueueEntry in "engine/uring/queue.rs", Heals: "one of many small reads in a ring";
     QueueNow in "engine/uring/queue.rs", Heals: "one of them, if it is in the page cache";
+    RingCancel in "engine/uring.rs", Heals: "canceling what a lost ring has not begun to write";
     RingEntry in "engine/uring.rs", Tells: "a piece of a large transfer in a ring";
     RingRegister in "engine/uring.rs", Heals: "the ring is told of the Blocks";
+    RingSettle in "engine/uring.rs", Heals: "waiting for what a lost ring writes";
     RingSetup in "engine/uring.rs", Heals: "a ring";
     RingSubmit in "engine/uring.rs", Heals: "entering the ring";
     SmallRead in "engine/bounce.rs", Heals: "a small read in one piece";
@@ -115,8 +117,12 @@ pub(crate) trait Count: Answer {
 
 #[cfg_attr(not(debug_assertions), allow(dead_code, reason = "only tests make answers up"))]
 fn fewer(n: usize) -> usize {
-    // Whole pages stay whole pages while there are any: that is how storage comes out short.
-    if n >= 8192 { (n / 2).next_multiple_of(4096) } else { n.div_ceil(2) }
+    // Whole pages stay whole pages while there are any, and whole blocks blocks: that is how storage comes out short.
+    match n {
+        8192.. => (n / 2).next_multiple_of(4096),
+        512.. => (n / 2).next_multiple_of(512),
+        _ => n.div_ceil(2),
+    }
 }
 
 impl<T> Answer for Result<T, Errno> {

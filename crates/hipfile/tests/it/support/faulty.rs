@@ -327,6 +327,10 @@ impl World {
             }
         }
         disarm();
+        if op == Op::Write {
+            // Nothing is under way any more that the system could find in the way of something else.
+            open.sync_all().expect("what was written can be made durable");
+        }
         if let Some(file) = registered {
             // A stream keeps what it was given until it has passed it, also of an operation that was refused.
             let end = Instant::now() + Duration::from_secs(5);
@@ -392,6 +396,9 @@ impl World {
             }
         }
         driver.deregister_file(file).expect("the file was registered");
+        if op == Op::Write {
+            open.sync_all().expect("what was written after the fault can be made durable");
+        }
     }
 }
 
