@@ -10,8 +10,22 @@ mod block;
 mod desk;
 #[path = "../../hipfile/src/error.rs"]
 mod error;
+#[path = "../../hipfile/src/health.rs"]
+mod health;
+#[path = "../../hipfile/src/notice/turn.rs"]
+mod notice_turn;
+#[path = "../../hipfile/src/op.rs"]
+mod op;
+#[path = "../../hipfile/src/pace.rs"]
+mod pace;
 #[path = "../../hipfile/src/pool.rs"]
 mod pool;
+#[path = "../../hipfile/src/rangemap.rs"]
+mod rangemap;
+#[path = "../../hipfile/src/reason.rs"]
+mod reason;
+#[path = "../../hipfile/src/registry.rs"]
+mod registry;
 #[path = "../../hipfile/src/slots.rs"]
 mod slots;
 #[path = "../../hipfile/src/ticket.rs"]
@@ -27,10 +41,14 @@ mod workers;
 
 pub mod batches;
 pub mod blocks;
+pub mod lookups;
 pub mod threads;
 
 /// What the modules synchronise with: see the core's module of this name.
 mod sync {
+    mod swap;
+
+    pub(crate) use self::swap::{ArcSwap, ArcSwapOption, Guard};
     pub(crate) use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, atomic};
     pub(crate) use shuttle::thread;
 

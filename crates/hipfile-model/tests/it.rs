@@ -1,7 +1,7 @@
 //! Each scenario in twenty thousand orders of steps; in more with `HIPFILE_TEST_ORDERS`.
 #![allow(clippy::disallowed_methods, reason = "tests read the environment")]
 
-use hipfile_model::{batches, blocks, threads};
+use hipfile_model::{batches, blocks, lookups, threads};
 
 macro_rules! scenarios {
     ($($module:ident::$name:ident,)*) => { $(
@@ -24,6 +24,12 @@ scenarios! {
     blocks::a_free_block_waits_for_nobody,
     blocks::trimming_takes_nobody_s_block,
     blocks::a_lost_block_leaves_nobody_waiting,
+    lookups::an_id_means_one_thing,
+    lookups::registrations_are_seen_as_they_were_at_one_moment,
+    lookups::a_path_rests_once_and_is_forgiven,
+    lookups::all_that_is_refused_is_remembered,
+    lookups::both_ways_are_tried,
+    lookups::a_turn_is_one_thread_s,
     threads::every_job_runs,
     threads::all_that_is_watched_comes_about,
     threads::helpers_are_gone_when_the_call_returns,

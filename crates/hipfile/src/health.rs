@@ -1,10 +1,10 @@
 //! What one file has taught about a path: kinds of ranges it refuses, and when to leave it alone for a while. It
 //! remembers; the router and the engines act.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::op::Op;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Kinds of ranges, by the power of two that divides all their parts, that were refused with EINVAL.
 #[derive(Debug, Default)]
@@ -48,8 +48,9 @@ impl Breaker {
     }
 
     pub(crate) fn succeeded(&self) {
-        // Read first: the usual case must not write shared memory.
-        if self.row.load(Ordering::Relaxed) != 0 {
+        // Read first: the usual case must not write shared memory. A failure that was just counted may begin its rest after the
+        // row is forgotten, which is then forgotten by the next success.
+        if self.row.load(Ordering::Relaxed) != 0 || self.until.load(Ordering::Relaxed) != 0 {
             self.row.store(0, Ordering::Relaxed);
             self.until.store(0, Ordering::Relaxed);
             self.rest_ms.store(0, Ordering::Relaxed);

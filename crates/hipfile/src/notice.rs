@@ -1,8 +1,10 @@
 //! Lines on standard error that must not go unseen: rare, one each. Not the log, which is told of them too (`tracing`, target
 //! [`TARGET`]); nothing on the way of data comes here.
 
+mod turn;
+
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::FileType;
@@ -10,6 +12,7 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::time::Timespec;
 
+use self::turn::Turn;
 use crate::sys::{self, Site};
 
 /// The target of the events that tell listeners what was said on standard error.
@@ -81,11 +84,8 @@ fn whole(bytes: &[u8], mut write: impl FnMut(&[u8]) -> Result<usize, Errno>) -> 
     Ok(())
 }
 
-/// Who is just writing so that nobody waits, told by one more than the count of forks; 0 for nobody. Two that both saw room for
-/// one would wait.
-static WRITER: AtomicU32 = AtomicU32::new(0);
-/// So often is looked for the end of another's writing. It takes some microseconds, or else it waits, as no other then should.
-const LOOKS: usize = 1000;
+/// Of who is just writing so that nobody waits: two that both saw room for one would wait.
+static WRITER: Turn = Turn::new();
 
 /// As [`write`], at most PIPE_BUF bytes, and `AGAIN` instead of waiting for who reads. The description is shared with who knows
 /// whom, so O_NONBLOCK is not for us to set on it.
@@ -98,24 +98,9 @@ fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> Result<(), Errno> {
         FileType::Socket => whole(bytes, |rest| {
             sys::moves(Site::NoticeSend, || rustix::net::send(fd, rest, SendFlags::DONTWAIT))
         }),
-        _ => in_turn(|| write_if_ready(fd, bytes)),
+        // `AGAIN` too if another takes too long.
+        _ => WRITER.take(|| write_if_ready(fd, bytes)).unwrap_or(Err(Errno::AGAIN)),
     })
-}
-
-/// Does it while no other thread does. `AGAIN` if another takes too long.
-fn in_turn(write: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
-    let me = sys::forks().wrapping_add(1).max(1);
-    for _ in 0..LOOKS {
-        // One left behind by a thread of before the fork is nobody.
-        let before = WRITER.load(Ordering::Relaxed);
-        if before != me && WRITER.compare_exchange(before, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-            let result = write();
-            WRITER.store(0, Ordering::Release);
-            return result;
-        }
-        std::thread::yield_now();
-    }
-    Err(Errno::AGAIN)
 }
 
 /// A pipe that is ready has room for PIPE_BUF bytes, unless another process is quicker. A terminal may have room for less.

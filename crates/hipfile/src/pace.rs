@@ -1,11 +1,11 @@
 //! How fast one file's bytes went direct and staged, and which way the next transfer goes where that is not taken for granted.
 //! It keeps what others measure; it moves nothing.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::op::Op;
 use crate::reason::Reason;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Bytes from which a transfer is compared: the time of a shorter one is mostly latency.
 pub(crate) const FROM: usize = 1 << 20;

@@ -1,9 +1,7 @@
 //! Registered memory by address: exact bases, and the registration that holds a range. Look-ups write no shared memory
 //! and see one snapshot. Not an allocator; registrations may overlap.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
-use arc_swap::ArcSwap;
+use crate::sync::{Arc, ArcSwap, Guard, Mutex, PoisonError};
 
 /// Entries of one leaf; an insertion copies one leaf and the list of leaves, so both stay small.
 const LEAF: usize = 256;
@@ -64,7 +62,7 @@ pub(crate) struct RangeMap<T> {
 
 /// The registrations at one moment.
 pub(crate) struct View<T> {
-    snapshot: arc_swap::Guard<Arc<Snapshot<T>>>,
+    snapshot: Guard<Arc<Snapshot<T>>>,
 }
 
 impl<T> Snapshot<T> {

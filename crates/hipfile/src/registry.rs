@@ -1,10 +1,10 @@
 //! Ids for registered objects: generation-tagged, never reused, safe to look up with any number. Not a cache and not
 //! ordered; ranges of memory live in `rangemap`.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use arc_swap::{ArcSwapOption, Guard};
+use crate::sync::{Arc, ArcSwapOption, Guard, Mutex, PoisonError};
 
 /// Ids carry this tag on top, so that small integers and ordinary pointers never look like one.
 const TAG: u64 = 0xf1;
