@@ -1,7 +1,6 @@
-//! Configuration files and environments: whatever stands in them, there is a configuration, and a driver opens with it.
+//! See `crates/hipfile-hostile`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    let (file, variables) = input.split_at(input.len() / 2);
-    hipfile::fuzz_hooks::settings(file, variables);
+    hipfile_hostile::target("settings").expect("a target of this name")(input);
 });

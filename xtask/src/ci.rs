@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::cmd::{cargo, cmd};
 use crate::nextest::Nextest;
 use crate::steps::{self, Step};
-use crate::{abi, clients, dist, layout, objects, package, python, site, tidy, tools};
+use crate::{abi, beside, clients, dist, layout, objects, package, python, site, tidy, tools};
 
 /// In this order. What needs a nightly toolchain (Miri, the thread sanitizer) is in `deep`.
 const STEPS: &[Step] = &[
@@ -64,11 +64,23 @@ const STEPS: &[Step] = &[
         fast: false,
         run: clients::run,
     },
+    Step {
+        name: "beside",
+        what: "starts what runs beside the steps that follow, which compile",
+        fast: false,
+        run: beside::start,
+    },
     Step { name: "referee", what: "the HIP table against the oldest bindings", fast: false, run: referee },
     Step { name: "publish", what: "the crates as they would be published", fast: false, run: publish },
     Step { name: "package", what: "what others install", fast: false, run: packages },
     Step { name: "readme", what: "the first command of README.md", fast: false, run: readme },
     Step { name: "examples", what: "the example programs, built and run", fast: false, run: examples },
+    Step {
+        name: "soak",
+        what: "what ran beside: two minutes of mixed work, ten seconds of hostile input for each reader",
+        fast: false,
+        run: beside::collect,
+    },
 ];
 
 /// The command line of `cargo xtask ci`.

@@ -65,6 +65,17 @@ impl Cmd {
         String::from_utf8(out.stdout).map_err(|e| format!("{line}: {e}"))
     }
 
+    /// Runs it silently; all that it said, or the same as an error.
+    ///
+    /// # Errors
+    /// As [`Cmd::run`].
+    pub(crate) fn told(self) -> Result<String, String> {
+        let line = self.line();
+        let out = self.command().output().map_err(|e| format!("{line}: {e}"))?;
+        let said = [out.stderr, out.stdout].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
+        if out.status.success() { Ok(said) } else { Err(format!("{said}failed ({}): {line}", out.status)) }
+    }
+
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.args).stdin(Stdio::null()).current_dir(crate::layout::root());

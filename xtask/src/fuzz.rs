@@ -5,7 +5,8 @@ use std::fs;
 use crate::nightly;
 use crate::{layout, tools};
 
-const TARGETS: &[&str] = &["mounts", "machine", "settings", "statistics", "calls"];
+const TARGETS: &[&str] =
+    &["mounts", "machine", "settings", "statistics", "answers", "peers", "texts", "calls"];
 
 /// Runs every target for so many seconds, from the corpus in the repository on. What it finds lies under the build folder, in
 /// `fuzz-found`, and belongs into the corpus once it is mended.
@@ -34,7 +35,7 @@ pub(crate) fn run(seconds: u64) -> Result<(), String> {
             .arg("--")
             .arg(format!("-max_total_time={seconds}"))
             .arg(format!("-artifact_prefix={}/", found.display()))
-            .words("-timeout=20 -rss_limit_mb=3000 -max_len=4096 -detect_leaks=0 -print_final_stats=1 -verbosity=0")
+            .words("-timeout=120 -rss_limit_mb=3000 -max_len=4096 -detect_leaks=0 -print_final_stats=1 -verbosity=0")
             .run()?;
     }
     Ok(())

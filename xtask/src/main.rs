@@ -9,6 +9,7 @@
 )]
 
 mod abi;
+mod beside;
 mod ci;
 mod clients;
 mod cmd;

@@ -316,7 +316,7 @@ impl Config {
         }
     }
 
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, fuzzing, debug_assertions))]
     pub(crate) fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> (Config, Vec<String>) {
         Config::layers(lookup, &[])
     }

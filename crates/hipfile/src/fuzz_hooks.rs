@@ -1,4 +1,4 @@
-//! What the fuzzer reaches behind the API (`fuzz/`): readers of what others made. It is there only in builds for the fuzzer.
+//! What the fuzzer reaches behind the API (`fuzz/`): readers of what others made. In release builds but the fuzzer's it is not there.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;

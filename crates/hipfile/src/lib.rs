@@ -59,7 +59,7 @@ pub mod faults {
 }
 #[allow(unsafe_code, reason = "borrows the caller's descriptor number")]
 mod file;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, debug_assertions))]
 #[doc(hidden)]
 pub mod fuzz_hooks;
 #[allow(unsafe_code, reason = "uses the driver's unsafe verbs on memory it owns")]

@@ -66,11 +66,15 @@ impl Watch {
         let (begin, end, all) = (most(0.2, 0.4), most(0.8, 2.0), most(0.0, 2.0));
         // Pinned memory of drivers that are gone is kept for the next ones: until every size was there as often as it can be
         // at the same time, that takes minutes.
-        let room = if self.time < SETTLED { 1024 } else { begin.resident_mib / 10 + 32 };
+        // Threads come and go with what happens to be under way: of few looks the most tells little.
+        let (room, few) = match self.time < SETTLED {
+            true => (1024, 64),
+            false => (begin.resident_mib / 10 + 32, 16),
+        };
         let grown = [
             ("resident memory in MiB", begin.resident_mib, end.resident_mib, room),
-            ("descriptors", begin.descriptors, end.descriptors, 16),
-            ("threads", begin.threads, end.threads, 16),
+            ("descriptors", begin.descriptors, end.descriptors, few),
+            ("threads", begin.threads, end.threads, few),
         ];
         for (what, before, after, room) in grown {
             if after > before + room {
