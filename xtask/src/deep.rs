@@ -71,13 +71,13 @@ fn orders() -> Result<(), String> {
     tests.env("HIPFILE_TEST_ORDERS", &orders).run()
 }
 
-/// The whole table of which `ci` runs a sample.
+/// The whole table of which `ci` runs a sample; or one part of it after the other, by `HIPFILE_TEST_FAULTS=1/8` and so on.
 fn faults() -> Result<(), String> {
     Nextest::new()
         .profile("deep")
         .test_binary("hipfile", "it")
         .filter("test(suite::fault_matrix)")
-        .env("HIPFILE_TEST_FAULTS", "all")
+        .env("HIPFILE_TEST_FAULTS", &setting("HIPFILE_TEST_FAULTS", "all"))
         .run()
 }
 
@@ -101,7 +101,10 @@ fn soak() -> Result<(), String> {
         .filter("test(soak) or test(killed_at_any_moment)")
         .env("HIPFILE_TEST_SOAK", &seconds)
         .env("HIPFILE_TEST_KILLS", "1000")
-        .run()
+        .run()?;
+    // As many processes and threads as users had, for a minute.
+    let crowd = Nextest::new().profile("deep").test_binary("hipfile", "it").filter("test(behaviour_65_)");
+    crowd.env("HIPFILE_TEST_OPS", "1000").run()
 }
 
 fn fuzz() -> Result<(), String> {

@@ -26,7 +26,7 @@ use crate::rangemap::{RangeMap, Ranged};
 use crate::reason::Reason;
 use crate::registry::Registry;
 use crate::route::Router;
-use crate::stats::{Event, Meters, Snapshot, Stats};
+use crate::stats::{self, Event, Meters, Snapshot, Stats};
 use crate::sys;
 use crate::transfer::{self, Transfer};
 use crate::usage::Hold;
@@ -449,9 +449,12 @@ impl Inner {
     /// The runtimes; looked for at first use.
     pub(crate) fn devices(&self) -> &Devices {
         self.devices.get_or_init(|| {
+            let began = stats::now();
             let devices = Devices::find(&self.config);
             for device in devices.serving() {
                 let device = Arc::clone(device);
+                // Looked up now, for the first transfer is to find everything there.
+                let _ = device.p2p();
                 // Unpinned memory works too, only slower: a refusal is not passed on.
                 let (runtime, again) = (device.name(), Arc::clone(&device));
                 self.blocks.pin_with(Pin {
@@ -461,6 +464,7 @@ impl Inner {
                 });
             }
             self.describe(&devices);
+            self.meters.count(Event::SetUpNs, stats::now().saturating_sub(began));
             devices
         })
     }

@@ -165,6 +165,8 @@ pub(crate) enum Event {
     StreamFailed,
     StreamReadBytes,
     StreamWriteBytes,
+    /// Time that finding and loading runtimes took, and making ready what streams need.
+    SetUpNs,
     Count,
 }
 

@@ -39,6 +39,9 @@ pub struct Snapshot {
     pub batches: BatchStats,
     /// Operations on streams.
     pub streams: StreamStats,
+    /// Nanoseconds that went into what is done once: finding and loading GPU runtimes, and making ready what streams need. The
+    /// first registration of memory or of a stream spends them, or else the first transfer.
+    pub set_up_nanoseconds: u64,
     /// What AMD's page says of refusals of the direct path, for a process that has no other page.
     pub told_rejections: Option<u64>,
 }
@@ -418,6 +421,7 @@ impl Snapshot {
                 done: reader.calls(Event::StreamDone, Event::StreamFailed),
                 bytes: [reader.event(Event::StreamReadBytes), reader.event(Event::StreamWriteBytes)],
             },
+            set_up_nanoseconds: reader.event(Event::SetUpNs),
             told_rejections: None,
         })
     }
