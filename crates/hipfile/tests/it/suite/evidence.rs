@@ -107,7 +107,11 @@ fn behaviour_102_the_faster_way_is_measured_taken_and_told() {
             assert!(bytes.iter().all(|byte| *byte == 9));
             file.info().unwrap()
         };
-        slow(Function::hipAmdFileRead, 20);
+        // By so much that a machine with a lot else to do does not turn it round.
+        slow(
+            Function::hipAmdFileRead,
+            if adaptive == Adaptive::All && fallback == Fallback::Allow { 300 } else { 5 },
+        );
         let info = reads(20);
         let moved = |name| info.stats.read.iter().find(|e| e.engine == name).map_or(0, |e| e.operations);
         if (adaptive, fallback) != (Adaptive::All, Fallback::Allow) {
@@ -126,9 +130,11 @@ fn behaviour_102_the_faster_way_is_measured_taken_and_told() {
         // By direction: nobody has written yet.
         assert_eq!(file.info().unwrap().write_rates, hipfile::Rates::default());
         // When the other way becomes the slower one, that is found out too.
-        slow(Function::hipMemcpy, 5);
-        let info = reads(140);
-        assert_eq!((info.engine, info.reason), ("p2p", None), "{info:?}");
+        slow(Function::hipMemcpy, 20);
+        // Each 64th takes the slower way; some of them may be slow for reasons of the machine's.
+        let mut found = (0..10).map(|_| reads(64));
+        let info = found.find(|info| info.engine == "p2p").expect("the faster way is found again");
+        assert_eq!(info.reason, None, "{info:?}");
         fault::clear();
     }
 }
