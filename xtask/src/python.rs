@@ -126,7 +126,11 @@ fn tests(python: &Python, wheel: &Path, with_types: bool) -> Result<(), String> 
     // The annotations are the same for all.
     let but = if with_types { "" } else { "--ignore crates/hipfile-python/tests/test_types.py" };
     let environment = environment(python, "test", Some(Path::new(REQUIREMENTS)), &[wheel])?;
-    interpreter(&environment)
+    let staged = layout::dist(true);
+    let interpreter = interpreter(&environment);
+    let interpreter =
+        if staged.is_dir() { interpreter.env("HIPFILE_TEST_DIST", &staged) } else { interpreter };
+    interpreter
         .words("-m pytest -c crates/hipfile-python/pyproject.toml crates/hipfile-python/tests")
         .words(but)
         .run()

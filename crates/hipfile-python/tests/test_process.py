@@ -6,6 +6,8 @@ import sys
 import textwrap
 import threading
 
+import pytest
+
 import hipfile
 from hipfile import _core
 
@@ -272,3 +274,70 @@ def test_many_threads_open_once(tmp_path):
     assert len({handle.handle for handle in handles}) == len(paths)
     for handle in handles:
         handle.close()
+
+
+@pytest.mark.parametrize("first", ["package", "library"])
+@pytest.mark.parametrize("scope", ["RTLD_LOCAL", "RTLD_GLOBAL"])
+def test_the_package_and_a_libhipfile_share_a_process(python, tmp_path, first, scope):
+    """Two copies of the library: each has its own driver and its own ids, and both move the same file right."""
+    staged = os.environ.get("HIPFILE_TEST_DIST")
+    if not staged:
+        pytest.skip("no libhipfile.so was staged for the tests")
+    program = f"""
+        import ctypes as c, os, sys
+        path = {str(tmp_path / "data")!r}
+
+        class Error(c.Structure):
+            _fields_ = [("err", c.c_int), ("device_err", c.c_int)]
+
+        class Description(c.Structure):
+            _fields_ = [("kind", c.c_int), ("fd", c.c_int64), ("fs_ops", c.c_void_p)]
+
+        def load():
+            return c.CDLL({os.path.join(staged, "lib", "libhipfile.so.0")!r}, mode=c.{scope})
+
+        if {first == "library"!r}:
+            library = load()
+        import hipfile
+        if {first == "package"!r}:
+            library = load()
+        for name in ("DriverOpen", "DriverClose", "HandleRegister"):
+            getattr(library, "hipFile" + name).restype = Error
+        library.hipFileUseCount.restype = c.c_int64
+        for name in ("Read", "Write"):
+            getattr(library, "hipFile" + name).restype = c.c_ssize_t
+
+        def check(error):
+            assert (error.err, error.device_err) == (0, 0), (error.err, error.device_err)
+
+        size = 300_001
+        for round in range(5):
+            contents = bytes((at * 7 + at // 251 + round) & 0xFF for at in range(size))
+            memory = (c.c_char * size)()
+            with open(path, "wb") as file:
+                file.truncate(size)
+            # The package writes, the library reads.
+            with hipfile.open(path, "r+") as file:
+                assert file.write_from(contents) == size
+                check(library.hipFileDriverOpen())
+                assert library.hipFileUseCount() == 1
+                fd, handle = os.open(path, os.O_RDWR), c.c_void_p()
+                check(library.hipFileHandleRegister(c.byref(handle), c.byref(Description(1, fd, None))))
+                moved = library.hipFileRead(handle, memory, c.c_size_t(size), c.c_int64(0), c.c_int64(0))
+                assert moved == size and memory.raw == contents, moved
+                # The library writes, the package reads.
+                turned = contents[::-1]
+                c.memmove(memory, turned, size)
+                moved = library.hipFileWrite(handle, memory, c.c_size_t(size), c.c_int64(0), c.c_int64(0))
+                assert moved == size, moved
+                into = bytearray(size)
+                assert file.read_into(into) == size and into == turned
+                library.hipFileHandleDeregister(handle)
+                os.close(fd)
+                check(library.hipFileDriverClose())
+                # The other's close is not the package's.
+                assert library.hipFileUseCount() == 0 and file.read_into(into) == size
+        print("both")
+    """
+    status, out, err = python(program, HIPFILE_ALLOW_SYSTEM_MEMORY="1", HIPFILE_LOG_LEVEL="off")
+    assert (status, out.split()) == (0, ["both"]), err

@@ -43,6 +43,7 @@ pub(crate) struct Program {
     status: i32,
     silent: bool,
     limit: Duration,
+    leaks: bool,
     input: Option<usize>,
     /// A source beside the program's, and the library that it is built as.
     beside: Option<(&'static str, &'static str)>,
@@ -69,6 +70,7 @@ impl Program {
             status: 0,
             silent: false,
             limit: Duration::from_secs(60),
+            leaks: true,
             input: None,
             beside: None,
         }
@@ -103,6 +105,12 @@ impl Program {
     /// The exit status it must end with, instead of 0.
     pub(crate) fn ends_with(mut self, status: i32) -> Program {
         self.status = status;
+        self
+    }
+
+    /// Valgrind looks for wrong accesses only.
+    pub(crate) fn without_a_search_for_leaks(mut self) -> Program {
+        self.leaks = false;
         self
     }
 
@@ -235,7 +243,8 @@ impl Program {
                 .args(["--quiet", "--num-callers=30", "--fair-sched=yes"])
                 .arg(format!("--error-exitcode={FINDING}"))
                 // What is still reachable at exit is left on purpose; what nobody points to any more is a leak.
-                .args(["--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"])
+                .arg(if self.leaks { "--leak-check=full" } else { "--leak-check=no" })
+                .args(["--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"])
                 .arg(program);
             valgrind
         } else {

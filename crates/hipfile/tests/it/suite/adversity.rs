@@ -312,14 +312,61 @@ fn goes_bad(storage: &Storage, op: Op, spoil: impl FnOnce(), errnos: &[i32]) {
 
 #[test]
 fn a_device_that_vanishes_gives_eio() {
-    for op in [Op::Read, Op::Write] {
-        let Some(storage) = Storage::ext4(&[]) else { return };
-        let folder = std::fs::File::open(storage.folder()).unwrap();
-        const EXT4_IOC_SHUTDOWN: libc::c_ulong = 0x8004_587d;
-        let without_log = 2_u32;
-        // SAFETY: the call reads one word.
-        let shut = || unsafe { libc::ioctl(folder.as_raw_fd(), EXT4_IOC_SHUTDOWN, &raw const without_log) };
-        goes_bad(&storage, op, || assert_eq!(shut(), 0), &[libc::EIO, libc::ESHUTDOWN]);
+    for storage in [|| Storage::ext4(&[]), Storage::xfs] {
+        for op in [Op::Read, Op::Write] {
+            let Some(storage) = storage() else { continue };
+            let folder = std::fs::File::open(storage.folder()).unwrap();
+            // Of xfs, whose number ext4 has taken over.
+            const SHUTDOWN: libc::c_ulong = 0x8004_587d;
+            let without_log = 2_u32;
+            // SAFETY: the call reads one word.
+            let shut = || unsafe { libc::ioctl(folder.as_raw_fd(), SHUTDOWN, &raw const without_log) };
+            goes_bad(&storage, op, || assert_eq!(shut(), 0), &[libc::EIO, libc::ESHUTDOWN]);
+        }
+    }
+}
+
+/// What is open of a block device stays usable when it is detached; when what was behind it is gone, the answer says so.
+#[test]
+fn a_block_device_that_is_detached_under_io_gives_what_is_there_and_then_an_error() {
+    use std::process::Command;
+    for (op, errnos) in [(Op::Read, &[libc::EIO][..]), (Op::Write, &[libc::ENOSPC, libc::EIO])] {
+        let storage = Storage::here();
+        let image = storage.path("image");
+        let back = std::fs::File::create(&image).unwrap();
+        back.set_len(64 << 20).unwrap();
+        let attached = Command::new("losetup").args(["--find", "--show"]).arg(&image).output();
+        let device = match attached {
+            Ok(said) if said.status.success() => String::from_utf8(said.stdout).unwrap().trim().to_owned(),
+            other => return skip("a loop device", &format!("losetup: {other:?}")),
+        };
+        std::os::unix::fs::symlink(&device, storage.path("f")).unwrap();
+        let told = |arguments: &[&str]| {
+            let done = Command::new("losetup").args(arguments).arg(&device).output().unwrap();
+            assert!(done.status.success(), "{arguments:?}: {done:?}");
+        };
+        let detach = || {
+            let setup = setup(&storage, &["uring", "bounce"], |c| c.page_cache = PageCache::Direct);
+            let stop = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let io = scope.spawn(|| {
+                    let mut count = 0;
+                    while !stop.load(Ordering::Relaxed) || count < 20 {
+                        assert_eq!(setup.go(op, count % 2 == 1, 1 << 20).unwrap(), LEN);
+                        count += 1;
+                    }
+                });
+                told(&["--detach"]);
+                stop.store(true, Ordering::Relaxed);
+                io.join().unwrap();
+            });
+            back.set_len(0).unwrap();
+            if op == Op::Write {
+                // The device learns how long it is now.
+                told(&["--set-capacity"]);
+            }
+        };
+        goes_bad(&storage, op, detach, errnos);
     }
 }
 
