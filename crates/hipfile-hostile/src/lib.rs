@@ -6,6 +6,7 @@
 )]
 
 mod calls;
+#[cfg(any(fuzzing, debug_assertions))]
 mod machine;
 mod socket;
 mod texts;
@@ -15,11 +16,15 @@ use hipfile::storage::{JournalMode, Transport, mount};
 /// Takes one input. It returns, whatever the input is; a panic, an abort or a hang is what is looked for.
 pub type Target = fn(&[u8]);
 
-/// All of them, by the names of their folders in `fuzz/corpus`.
+/// All of them, by the names of their folders in `fuzz/corpus`; in a release build that is not the fuzzer's, those that need
+/// nothing behind the API.
 pub const TARGETS: &[(&str, Target)] = &[
     ("mounts", mounts),
+    #[cfg(any(fuzzing, debug_assertions))]
     ("machine", machine::run),
+    #[cfg(any(fuzzing, debug_assertions))]
     ("settings", settings),
+    #[cfg(any(fuzzing, debug_assertions))]
     ("statistics", statistics),
     ("answers", socket::answers),
     ("peers", socket::peers),
@@ -41,12 +46,14 @@ fn mounts(text: &[u8]) {
 }
 
 /// Configuration files and environments: whatever stands in them, there is a configuration, and a driver opens with it.
+#[cfg(any(fuzzing, debug_assertions))]
 fn settings(input: &[u8]) {
     let (file, variables) = input.split_at(input.len() / 2);
     hipfile::fuzz_hooks::settings(file, variables);
 }
 
 /// Pages of statistics from another process: each is understood or refused, and nobody reads beside it.
+#[cfg(any(fuzzing, debug_assertions))]
 fn statistics(input: &[u8]) {
     if let [kind, page @ ..] = input {
         hipfile::fuzz_hooks::statistics(page, kind & 1 == 1);
