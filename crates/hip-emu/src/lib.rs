@@ -48,6 +48,7 @@ pub mod host;
 pub mod ipc;
 mod link;
 mod lock;
+mod looking;
 pub mod memory;
 pub mod memset;
 pub mod module;

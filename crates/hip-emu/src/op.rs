@@ -4,11 +4,11 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use gpu_sys::hip::{STREAM_WAIT_VALUE_AND, STREAM_WAIT_VALUE_EQ, STREAM_WAIT_VALUE_GTE};
 
 use crate::link::{self, Direction};
+use crate::looking;
 use crate::module::CopyLate;
 use crate::ranges::Allocation;
 use crate::state::State;
@@ -165,18 +165,6 @@ impl WaitValue {
             _ => !((found | (self.value & self.mask)) as u32) != 0,
         }
     }
-
-    fn run(&self) {
-        // A GPU looks at the word all the time; here somebody else may need the processor.
-        let began = sys::now();
-        while !self.holds() {
-            match sys::now() - began {
-                0..100_000 => std::thread::yield_now(),
-                100_000..5_000_000 => std::thread::sleep(Duration::from_micros(10)),
-                _ => std::thread::sleep(Duration::from_micros(100)),
-            }
-        }
-    }
 }
 
 /// A write of a word.
@@ -210,7 +198,7 @@ impl Op {
             },
             Op::Fill(fill) => fill.run(),
             Op::Host(call) => call.run(),
-            Op::WaitValue(wait) => wait.run(),
+            Op::WaitValue(wait) => looking::wait_for(*wait),
             Op::WriteValue(write) => write.run(),
             Op::Mark(time) => {
                 let _ = time.set(sys::now());

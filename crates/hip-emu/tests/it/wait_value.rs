@@ -50,6 +50,24 @@ fn a_stream_writes_what_another_waits_for() {
     assert_eq!(flag.load(Ordering::Acquire), u64::MAX);
 }
 
+/// One queue's thread looks for all that wait. It goes on when its own word is there, and the others' must not be forgotten.
+#[test]
+fn streams_of_every_queue_wait_and_go_on_in_any_order() {
+    let api = own();
+    for orders in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]] {
+        let streams: Vec<_> = (0..4).map(|_| stream(api, STREAM_NON_BLOCKING)).collect();
+        let words: Vec<_> = (0..4).map(|_| word(api)).collect();
+        streams.iter().zip(&words).for_each(|(stream, word)| hold(api, *stream, word));
+        streams.iter().for_each(|stream| assert_held(api, *stream));
+        for (n, released) in orders.into_iter().enumerate() {
+            release(words[released]);
+            ok!((api.hipStreamSynchronize)(streams[released]));
+            orders[n + 1..].iter().for_each(|other| assert!(!is_done(api, streams[*other])));
+        }
+        streams.into_iter().for_each(|stream| ok!((api.hipStreamDestroy)(stream)));
+    }
+}
+
 #[test]
 fn words_of_32_bits() {
     let api = own();
