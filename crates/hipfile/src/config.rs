@@ -266,7 +266,9 @@ impl Default for Config {
             pool_len: 64 << 20,
             pinned_max: 16 << 40,
             pool_idle: Some(Duration::from_secs(10)),
-            stream_len: 64 << 20,
+            // Half of it is for large reads. On an H200 four streams with such read 34 GB/s with 64 MiB and 43 with this, one 37
+            // and 41; twice as much brought no more.
+            stream_len: 128 << 20,
             wait_notice: Some(Duration::from_secs(10)),
             batch_size: 4096,
             batch_timeout: None,

@@ -202,7 +202,7 @@ pub const SETTINGS: &[Setting] = &[
         .parameter("hipFileParamPropertiesMaxDevicePinnedMemSizeKB").live(),
     row!("pool_idle", "HIPFILE_POOL_IDLE", SECONDS, "10", pool_idle,
         "After this long without need staging memory is given back, all but the first 4 MiB."),
-    row!("stream_memory", "HIPFILE_STREAM_MEMORY", BYTES, "64M", stream_len,
+    row!("stream_memory", "HIPFILE_STREAM_MEMORY", BYTES, "128M", stream_len,
         "Staging memory for streams alone, at least one Block: one for each stream with work queued, and up to a half of all for large reads, of which each stream takes half of what is left. A stream that finds none is refused."),
     row!("wait_notice", "HIPFILE_WAIT_NOTICE", SECONDS, "10", wait_notice,
         "After this long without progress a call that waits for a batch says on stderr which file and engine it waits for. In Python so do the closing of a file that is in use and the end of the interpreter."),

@@ -163,7 +163,7 @@ fn less_than_a_block_is_raised_to_one_and_said() {
     }
     // Not asked for, so nobody is told.
     let (config, warnings) = check(&[("HIPFILE_BLOCK_SIZE", "64M")]);
-    assert_eq!((config.stream_len, config.pool_len, warnings.len()), (64 << 20, 64 << 20, 0));
+    assert_eq!((config.stream_len, config.pool_len, warnings.len()), (128 << 20, 64 << 20, 0));
 }
 
 #[test]
