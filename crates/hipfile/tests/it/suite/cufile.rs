@@ -11,6 +11,7 @@ use gpu_sys::cuda::CudaError;
 use gpu_sys::library::Library;
 use hipfile::{Buffer, Config, DeviceChoice, Driver, Fallback, File, Job, Op, Reason, Stream};
 
+use crate::support::model::{self, Door, Row};
 use crate::support::{Storage, driver_with, skip};
 
 const ENGINES: &[&str] = &["p2p", "cufile", "uring", "bounce"];
@@ -286,4 +287,33 @@ fn transfers_by_libcufile_are_ordered_as_blocking_copies_are() {
     let before = waits();
     bench.read(0, 8 * UNIT, 0);
     assert!(waits() > before, "it waits for the default stream");
+}
+
+/// Random operations against a model, by libcufile as far as it takes them: whole, or in parts of which the rest is staged.
+fn model(door: Door, most: i64) {
+    let storage = Storage::here();
+    let Some(knobs) = stand_in(&storage) else { return };
+    knobs.most.store(most, Ordering::SeqCst);
+    let change = |config: &mut Config| {
+        config.device = DeviceChoice::EmulatedCuda;
+        false
+    };
+    model::run(&Row { engines: ENGINES, change, door }, Storage::here());
+    assert!(get(&knobs.reads) > 0 && get(&knobs.writes) > 0, "it went by libcufile too");
+    assert!(get(&knobs.registers) > 1 && get(&knobs.registers) <= get(&knobs.deregisters) + 2);
+}
+
+#[test]
+fn model_cufile() {
+    model(Door::Calls, -1);
+}
+
+#[test]
+fn model_cufile_in_parts() {
+    model(Door::Calls, 4 * UNIT as i64);
+}
+
+#[test]
+fn model_cufile_batch() {
+    model(Door::Batches, 16 * UNIT as i64);
 }
