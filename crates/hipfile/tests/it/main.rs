@@ -79,6 +79,7 @@ mod suite {
     mod descriptors;
     mod direct;
     mod documents;
+    mod driver_calls;
     mod evidence;
     #[cfg(debug_assertions)]
     mod fault_matrix;

@@ -27,7 +27,9 @@ const MOST_AROUND: usize = 128 << 10;
 const PAGE: usize = 4096;
 const LINE: usize = 64;
 /// What is read at once out of the page cache before it is copied to the GPU: it should still be in the processor's cache.
+/// Where each round of copies is queued and waited for it is more, so that small entries are as many as are given together.
 const GATHER: usize = 64 << 10;
+const GATHER_QUEUED: usize = 256 << 10;
 /// Copies that are given to the GPU's runtime together.
 const MOST_COPIES: usize = 64;
 /// After a miss in the page cache so many pieces go to the ring without a look.
@@ -132,6 +134,10 @@ impl Uring {
     fn fly(&self, ring: &mut IoUring, source: &mut dyn Source) -> Result<(), Lost> {
         let Some((first, cache)) = source.next() else { return Ok(()) };
         let node = first.transfer().and_then(|transfer| transfer.span.place().node());
+        let queued = first.transfer().is_some_and(
+            |transfer| matches!(transfer.span.place(), Place::Device { device, .. } if device.copies_later()),
+        );
+        let gather = if queued { GATHER_QUEUED } else { GATHER };
         let Ok(block) = self.blocks.take(node) else {
             source.again(first);
             return Ok(());
@@ -148,7 +154,7 @@ impl Uring {
         };
         let mut next = Some((first, cache));
         loop {
-            while flight.started < ENTRIES as usize && flight.gathered < GATHER {
+            while flight.started < ENTRIES as usize && flight.gathered < gather {
                 let Some((piece, cache)) = next.take().or_else(|| source.next()) else { break };
                 let more = || {
                     let block = self.blocks.try_take(node)?;
