@@ -8,7 +8,7 @@ use crate::explore;
 use crate::slots::Refused;
 use crate::sync::{Arc, thread};
 use crate::ticket::{Ending, Ticket};
-use crate::workers::Workers;
+use crate::workers::{Came, Workers};
 
 /// What becomes of an entry that is carried.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,10 @@ impl Work for Piece {
 
     fn send(home: &Arc<Workers>, desk: &Arc<Desk<Piece>>) {
         let (desk, last) = (Arc::clone(desk), Arc::clone(home));
-        home.push(Box::new(move || serve(&Serving { desk: &desk, last }, None, usize::MAX, false)));
+        home.push(Box::new(move || match serve(&Serving { desk: &desk, last }, None, usize::MAX, false) {
+            0 => Came::ForNothing,
+            _ => Came::ForWork,
+        }));
     }
 
     fn stalled(_: &Stall<()>) {
@@ -55,10 +58,12 @@ impl Work for Piece {
     }
 }
 
-fn serve(serving: &Serving<'_, Piece>, first: Option<Piece>, most: usize, reads_only: bool) {
+fn serve(serving: &Serving<'_, Piece>, first: Option<Piece>, most: usize, reads_only: bool) -> usize {
     let mut first = first;
-    for _ in 0..most {
-        let Some(piece) = first.take().or_else(|| serving.desk.start(reads_only, None)) else { return };
+    for carried in 0..most {
+        let Some(piece) = first.take().or_else(|| serving.desk.start(reads_only, None)) else {
+            return carried;
+        };
         let world = Arc::clone(&piece.world);
         world.running.fetch_add(1, Ordering::Relaxed);
         thread::yield_now();
@@ -71,6 +76,7 @@ fn serve(serving: &Serving<'_, Piece>, first: Option<Piece>, most: usize, reads_
             Fate::Read | Fate::Write => piece.end(Ending::Done(Ok(1))),
         }
     }
+    most
 }
 
 /// A batch, and threads for it.

@@ -9,7 +9,7 @@ use crate::pool::Helpers;
 use crate::sync::{Arc, thread};
 use crate::usage::{Hold, Usage, Used};
 use crate::watch::Watch;
-use crate::workers::Workers;
+use crate::workers::{Came, Workers};
 
 /// Every job runs once, also those queued just before the workers are dropped.
 pub fn every_job_runs(runs: usize) {
@@ -22,7 +22,10 @@ pub fn every_job_runs(runs: usize) {
                 thread::spawn(move || {
                     for job in 0..3 {
                         let done = done.clone();
-                        workers.push(Box::new(move || done.send(3 * pusher + job).expect("somebody counts")));
+                        workers.push(Box::new(move || {
+                            done.send(3 * pusher + job).expect("somebody counts");
+                            if job == 1 { Came::ForNothing } else { Came::ForWork }
+                        }));
                     }
                 })
             })

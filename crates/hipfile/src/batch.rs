@@ -21,6 +21,7 @@ use crate::stats::{self, Event as Counted, Split};
 use crate::sys;
 use crate::ticket::Ending;
 use crate::transfer::{self, Cache};
+use crate::workers::Came;
 
 /// Most entries of one batch.
 pub const MAX_BATCH: usize = 4096;
@@ -300,7 +301,12 @@ impl Work for Waiting {
 
     fn send(home: &Arc<Inner>, desk: &Arc<Desk<Waiting>>) {
         let (desk, last) = (Arc::clone(desk), Arc::clone(home));
-        home.workers().push(Box::new(move || serve(Serving { desk: &desk, last }, None, TURN, false)));
+        home.workers().push(Box::new(move || {
+            match serve(Serving { desk: &desk, last }, None, TURN, false) {
+                0 => Came::ForNothing,
+                _ => Came::ForWork,
+            }
+        }));
     }
 
     fn stalled(stall: &Stall<Note>) {
@@ -331,12 +337,17 @@ fn help(desk: &Arc<Desk<Waiting>>, wanted: usize) -> bool {
     true
 }
 
-/// Carries entries of a batch out until none waits, or until it has carried `left` of them.
-fn serve(mut serving: Serving<'_, Waiting>, mut first: Option<Waiting>, mut left: usize, reads_only: bool) {
-    let desk = serving.desk;
+/// Carries entries of a batch out until none waits, or until it has carried `most` of them. How many.
+fn serve(
+    mut serving: Serving<'_, Waiting>,
+    mut first: Option<Waiting>,
+    most: usize,
+    reads_only: bool,
+) -> usize {
+    let (desk, mut left) = (serving.desk, most);
     while left > 0 {
         let Some(Waiting { queued, driver }) = first.take().or_else(|| desk.start(reads_only, None)) else {
-            return;
+            break;
         };
         serving.last = driver;
         let driver = &serving.last;
@@ -368,6 +379,7 @@ fn serve(mut serving: Serving<'_, Waiting>, mut first: Option<Waiting>, mut left
             carry(&driver, queued);
         }
     }
+    most - left
 }
 
 /// Carries one entry out as a synchronous call would be.

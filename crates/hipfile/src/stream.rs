@@ -26,6 +26,7 @@ use crate::route::{Pause, Stage, Walk};
 use crate::stats::{self, Event, Split};
 use crate::transfer;
 use crate::usage::Hold;
+use crate::workers::Came;
 
 /// What an operation asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -404,6 +405,7 @@ fn start(call: Call) {
         }
         operation.advance();
         operation.open(ticket);
+        Came::ForWork
     }));
 }
 

@@ -9,7 +9,15 @@ use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, linger};
 use crate::sys;
 
 /// Work that may run at any time on any thread.
-pub(crate) type Job = Box<dyn FnOnce() + Send>;
+pub(crate) type Job = Box<dyn FnOnce() -> Came + Send>;
+
+/// What a thread came for when it was given a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Came {
+    ForWork,
+    /// Somebody else had done it meanwhile. What comes next is likely to go that way too.
+    ForNothing,
+}
 
 /// How many threads may look for work before they sleep.
 const LINGERING: usize = 4;
@@ -84,7 +92,8 @@ impl Workers {
                 let job = state.jobs.pop_back();
                 self.shared.queued.store(state.jobs.len(), Ordering::Relaxed);
                 drop(state);
-                return job.into_iter().for_each(run);
+                job.into_iter().map(run).for_each(drop);
+                return;
             }
         }
         let asleep = state.idle > 0;
@@ -118,9 +127,8 @@ impl Shared {
             if let Some(job) = state.jobs.pop_front() {
                 self.queued.store(state.jobs.len(), Ordering::Relaxed);
                 drop(state);
-                run(job);
+                lingered = run(job) == Came::ForNothing;
                 state = self.lock();
-                lingered = false;
             } else if state.closed {
                 return;
             } else if !lingered && state.lingering < LINGERING {
@@ -140,9 +148,9 @@ impl Shared {
     }
 }
 
-fn run(job: Job) {
+fn run(job: Job) -> Came {
     // A panic is a defect of the job; its tickets tell, and the thread serves the next.
-    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).unwrap_or(Came::ForWork)
 }
 
 #[cfg(test)]
@@ -161,6 +169,7 @@ mod tests {
             workers.push(Box::new(move || {
                 assert_ne!(n, 50, "one job fails");
                 let _ = done.send((n, std::thread::current().name().map(str::to_owned)));
+                Came::ForWork
             }));
         }
         assert!(workers.shared.lock().threads <= 3);

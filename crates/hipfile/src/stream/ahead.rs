@@ -13,6 +13,7 @@ use crate::lane::{Lane, Lanes, Seat, Slot, Slots};
 use crate::route::{Pause, Stage};
 use crate::stats::{self, Split};
 use crate::sync::linger;
+use crate::workers::Came;
 
 /// Where the pieces of a read lie in turn, and who fills them.
 #[derive(Debug)]
@@ -143,7 +144,10 @@ impl Operation {
     /// Gives the operation to a thread that counts already, to begin it or to fill a part.
     fn push(self: &Arc<Self>, task: Option<Task>) {
         let operation = Arc::clone(self);
-        self.inner.lanes().push(Box::new(move || operation.serve(task)));
+        self.inner.lanes().push(Box::new(move || {
+            operation.serve(task);
+            Came::ForWork
+        }));
     }
 
     /// What one thread does: it fills one part after the other, as long as there are any and nobody else waits for a thread.
