@@ -23,9 +23,11 @@ use crate::standard::out;
 /// or the caller root, and must count (HIPFILE_STATS_LEVEL is not 0). Only the process itself is shown, not its children.
 /// Exit status 0 if there is a report, and the program ended well; else 1.
 #[derive(clap::Args)]
+#[group(skip)]
+#[command(group = clap::ArgGroup::new("whom").args(["pid", "program"]).required(true))]
 pub(crate) struct Stats {
     /// Report on this process
-    #[arg(short, long, value_name = "PID", conflicts_with = "program", required_unless_present = "program")]
+    #[arg(short, long, value_name = "PID")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pid: Option<u32>,
 

@@ -105,6 +105,17 @@ fn json_has_a_version_and_the_same_numbers() {
     assert_eq!(json["gpus"][0]["uuid"].as_str().unwrap().len(), 32);
 }
 
+/// What is looked at is what serves: without a word about the device, on a machine with no GPU, the emulation.
+#[test]
+fn a_tool_that_finds_its_device_by_itself_is_reported() {
+    let lab = lab(MIB);
+    let run = run(of_a_copy(&lab, &["--json"]).env_remove("HIPFILE_DEVICE"));
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    let json = run.json();
+    let moved = (json["read"]["bytes"].as_u64(), json["write"]["bytes"].as_u64());
+    assert_eq!(moved, (Some(1 << 20), Some(1 << 20)));
+}
+
 #[test]
 fn a_program_that_fails_is_reported_too() {
     let lab = lab(MIB);
