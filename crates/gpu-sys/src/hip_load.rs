@@ -274,18 +274,33 @@ fn open_runtime(library: Library, name: &Path, already_loaded: bool) -> Result<L
 
 impl std::error::Error for LoadError {}
 
+/// Whether what came of a name is that there is no such file: not so where the file lacks another that it needs.
+fn is_absence(name: &str, reason: &str) -> bool {
+    let own = reason.strip_prefix(name).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(reason);
+    own == "cannot open shared object file: No such file or directory"
+        || own == std::io::Error::from_raw_os_error(libc::ENOENT).to_string()
+}
+
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LoadError::NotFound { tried } => {
                 write!(f, "no HIP runtime found")?;
-                for (index, (name, reason)) in tried.iter().enumerate() {
-                    let lead = if index == 0 { ": " } else { "; " };
+                let (gone, broken): (Vec<_>, Vec<_>) =
+                    tried.iter().partition(|(name, reason)| is_absence(name, reason));
+                let gone: Vec<&str> = gone.iter().map(|(name, _)| name.as_str()).collect();
+                let mut lead = ": ";
+                if !gone.is_empty() {
+                    write!(f, "{lead}there is no {}", gone.join(", "))?;
+                    lead = "; ";
+                }
+                for (name, reason) in broken {
                     // The loader's own text starts with the name it was given.
                     match reason.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix(": ")) {
                         Some(rest) => write!(f, "{lead}{name}: {rest}")?,
                         None => write!(f, "{lead}{name}: {reason}")?,
                     }
+                    lead = "; ";
                 }
                 Ok(())
             }

@@ -196,12 +196,37 @@ fn nothing_found_lists_what_was_tried() {
     }
     let folder = tempfile::tempdir().unwrap();
     let error = Probe::new().rocm_path(folder.path()).run().error().to_owned();
-    assert!(error.starts_with("no HIP runtime found: libamdhip64.so.7: "), "{error}");
-    let in_rocm = folder.path().join("lib/libamdhip64.so.6");
-    for part in ["libamdhip64.so.6: ", "/opt/rocm/lib/libamdhip64.so: ", &in_rocm.display().to_string()] {
+    let in_rocm = folder.path().join("lib/libamdhip64.so");
+    let names = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"];
+    let all = |folder: &str| names.map(|name| format!("{folder}{name}")).join(", ");
+    let folders = ["", in_rocm.to_str().unwrap().trim_end_matches(names[2]), "/opt/rocm/lib/"];
+    assert_eq!(error, format!("no HIP runtime found: there is no {}", folders.map(all).join(", ")));
+}
+
+#[test]
+fn a_library_that_is_there_and_cannot_be_loaded_says_why_beside_those_that_are_not_there() {
+    if machine_has_hip("a runtime that cannot be loaded") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("libamdhip64.so.6"), "no library").unwrap();
+    let needy = Stub::new(NEW).build(&folder.path().join("rocm/lib"), "libneeded.so");
+    std::fs::create_dir_all(folder.path().join("rocm/lib")).unwrap();
+    let lacks = folder.path().join("rocm/lib/libamdhip64.so.7");
+    let linked = std::process::Command::new("gcc")
+        .args(["-shared", "-nostdlib", "-Wl,--no-as-needed", "-o"])
+        .args([&lacks, &needy])
+        .status()
+        .unwrap();
+    assert!(linked.success());
+    std::fs::remove_file(&needy).unwrap();
+    let probe = Probe::new().rocm_path(&folder.path().join("rocm")).search(folder.path());
+    let error = probe.run().error().to_owned();
+    let start = "no HIP runtime found: there is no libamdhip64.so.7, libamdhip64.so, ";
+    assert!(error.starts_with(start), "{error}");
+    for part in ["; libamdhip64.so.6: ", &format!("; {}: ", lacks.display()), "libneeded.so"] {
         assert!(error.contains(part), "{part} is missing in: {error}");
     }
-    assert!(!error.contains("libamdhip64.so.7: libamdhip64.so.7"), "{error}");
 }
 
 /// Three ways in which a program has HIP already; the one on the search path must not be loaded beside it.
