@@ -229,6 +229,16 @@ impl FileRecord {
         self.identity == other.identity && (self.flags ^ other.flags) & OFlags::ACCMODE == OFlags::empty()
     }
 
+    /// Why the mode that the caller opened the file in does not allow this, if it does not.
+    pub(crate) fn mode_against(&self, op: Op) -> Option<&'static str> {
+        let mode = self.flags & OFlags::ACCMODE;
+        match op {
+            Op::Read if mode == OFlags::WRONLY => Some("the file was opened for writing only"),
+            Op::Write if mode == OFlags::RDONLY => Some("the file was opened for reading only"),
+            _ => None,
+        }
+    }
+
     pub(crate) fn appends(&self) -> bool {
         self.flags.contains(OFlags::APPEND) && self.user(Op::Write).is_none()
     }

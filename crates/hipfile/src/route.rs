@@ -499,6 +499,8 @@ impl Router {
     }
 
     fn explain(&self, transfer: &Transfer<'_>, engine: Option<&'static str>, error: Error) -> Error {
+        let mode = transfer.file.mode_against(transfer.op).filter(|_| error.os_error() == Some(libc::EBADF));
+        let error = mode.map_or(error, |why| Error::os_because(transfer.op.name(), libc::EBADF, why));
         error.with_context(Context {
             path: transfer.file.path(),
             fd: Some(transfer.file.fd()),

@@ -174,9 +174,13 @@ fn a_file_opened_the_wrong_way_answers_as_pread_does() {
     let mut buffer = Buffer::alloc(&driver, 0, 64).unwrap();
     let write_only = std::fs::File::options().write(true).open(storage.path("f")).unwrap();
     let write_only = File::register(&driver, write_only).unwrap();
-    assert_eq!(write_only.read_at(&mut buffer, 0..1, 0).unwrap_err().os_error(), Some(libc::EBADF));
+    let refused = write_only.read_at(&mut buffer, 0..1, 0).unwrap_err();
+    assert_eq!(refused.os_error(), Some(libc::EBADF));
+    assert!(refused.to_string().ends_with("EBADF: the file was opened for writing only"), "{refused}");
     let read_only = File::register(&driver, std::fs::File::open(storage.path("f")).unwrap()).unwrap();
-    assert_eq!(read_only.write_at(&buffer, 0..1, 0).unwrap_err().os_error(), Some(libc::EBADF));
+    let refused = read_only.write_at(&buffer, 0..1, 0).unwrap_err();
+    assert_eq!(refused.os_error(), Some(libc::EBADF));
+    assert!(refused.to_string().ends_with("EBADF: the file was opened for reading only"), "{refused}");
 }
 
 #[test]
