@@ -95,6 +95,9 @@ pub(crate) struct Stage {
     layout: Layout,
 }
 
+/// What example programs consist of.
+const EXAMPLES: &[&str] = &[".c", ".h", "Makefile", ".rs", ".py", "requirements.txt"];
+
 impl Stage {
     /// # Errors
     /// The version cannot be found.
@@ -146,12 +149,14 @@ impl Stage {
     pub(crate) fn documents(&self) -> Result<(), String> {
         let root = layout::root();
         let to = self.below("share/doc/hipfile");
-        for name in ["README.md", "CHANGELOG.md", "LICENSE", "LICENSE-APACHE", "LICENSE-MIT"] {
+        let pages = ["README.md", "CHANGELOG.md", "SECURITY.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
+        for name in pages.into_iter().chain(["LICENSE", "LICENSE-APACHE", "LICENSE-MIT"]) {
             self.file(&root.join(name), &format!("{to}/{name}"), 0o644)?;
         }
-        self.tree(&root.join("docs"), &format!("{to}/docs"), &[".md"])?;
-        self.tree(&root.join("examples/c"), &format!("{to}/examples"), &[".c", ".h", "Makefile"])?;
-        self.tree(&root.join("examples/cuda"), &format!("{to}/examples/cuda"), &[".c"])
+        // As in the checkout, so that what one page says of another's place holds.
+        self.tree(&root.join("docs"), &format!("{to}/docs"), &[".md", ".svg"])?;
+        self.tree(&root.join("examples"), &format!("{to}/examples"), EXAMPLES)?;
+        self.link("../../../include", &format!("{to}/include"))
     }
 
     /// The emulated GPU, apart from everything else.

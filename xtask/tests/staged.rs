@@ -197,10 +197,30 @@ fn the_tree_is_complete_and_holds_nothing_else() {
         "share/zsh/site-functions/_hipfile",
     ]);
     assert_eq!(rest, expected);
-    let examples = ["examples/roundtrip_verify.c", "examples/cuda/roundtrip.c"];
+    let examples = ["examples/c/roundtrip_verify.c", "examples/cuda/roundtrip.c"];
     for name in ["README.md", "CHANGELOG.md", "LICENSE"].into_iter().chain(examples) {
         assert!(documents.contains(format!("share/doc/hipfile/{name}").as_str()), "{name}: {documents:?}");
     }
+}
+
+#[test]
+fn what_the_documents_of_the_tree_refer_to_is_in_the_tree() {
+    let Some(dist) = dist("the links of the documents") else { return };
+    let documents = dist.join("share/doc/hipfile");
+    let (mut count, mut dead) = (0, Vec::new());
+    for name in tree(&documents).iter().filter(|name| name.ends_with(".md")) {
+        let page = documents.join(name);
+        let text = fs::read_to_string(&page).expect("a page");
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        for link in links.filter(|link| !link.is_empty() && !link.contains("://") && !link.contains(' ')) {
+            count += 1;
+            if !page.parent().expect("a folder").join(link).exists() {
+                dead.push(format!("{name}: {link}"));
+            }
+        }
+    }
+    assert!(count > 50, "{count} links are not all");
+    assert_eq!(dead, [""; 0]);
 }
 
 #[test]

@@ -163,10 +163,18 @@ fn cmake(block: &Block, scratch: &Path) -> Result<(), String> {
     let write =
         |name: &str, text: &str| fs::write(project.join(name), text).map_err(|e| format!("{name}: {e}"));
     write("CMakeLists.txt", &format!("{head}{}", block.text))?;
-    write("x.c", "#include <hipfile.h>\nint main(void) { return (int)hipFileUseCount(); }\n")?;
+    let (include, body) = match block.text.contains("hipfile::emulation") {
+        true => (
+            "#include <hip/hip_runtime_api.h>\n",
+            "int n; return hipGetDeviceCount(&n) != hipSuccess || n < 1;",
+        ),
+        false => ("", "return (int)hipFileUseCount();"),
+    };
+    write("x.c", &format!("{include}#include <hipfile.h>\nint main(void) {{ {body} }}\n"))?;
     let prefix = format!("-DCMAKE_PREFIX_PATH={}", layout::dist(true).display());
     quiet(Command::new("cmake").arg("-S").arg(&project).arg("-B").arg(project.join("build")).arg(prefix))?;
-    quiet(Command::new("cmake").arg("--build").arg(project.join("build")))
+    quiet(Command::new("cmake").arg("--build").arg(project.join("build")))?;
+    quiet(&mut Command::new(project.join("build/first")))
 }
 
 /// Checked by `cargo test --doc`, which has README.md; others have none.
