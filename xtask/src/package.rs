@@ -40,7 +40,7 @@ pub(crate) fn run() -> Result<PathBuf, String> {
     clean(&home)?;
     let epoch = epoch()?;
     let built = build::all(&epoch)?;
-    let bill = bill::Bill::new()?;
+    let bill = bill::Bill::new(bill::PROGRAMS)?;
     let version = layout::version()?;
     let name = name(&version);
     let symbols = home.join(format!("{name}-debug"));
@@ -55,7 +55,8 @@ pub(crate) fn run() -> Result<PathBuf, String> {
     archive(&symbols, &epoch)?;
     let debs = debian::all(&stripped, &home, &bill, &epoch)?;
     rpm_spec(&home, &version, &epoch)?;
-    let wheel = python::portable_wheel(&home.join("wheel"), build::GLIBC, &epoch)?;
+    let others = bill::Bill::new(bill::WHEEL)?.save(&home.join("wheel-others"))?;
+    let wheel = python::portable_wheel(&home.join("wheel"), build::GLIBC, &epoch, &others)?;
     for path in debs.iter().chain(wheel.as_ref()) {
         println!("{}", path.display());
     }

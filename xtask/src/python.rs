@@ -178,7 +178,7 @@ fn build_for(interpreter: &Path, folder: &str) -> Result<PathBuf, String> {
     only_wheel(&out)
 }
 
-/// The wheel that others install: optimized, and for every glibc from that version on.
+/// The wheel that others install: optimized, for every glibc from that version on, and with these files about what of others is in it.
 ///
 /// # Errors
 /// It does not build.
@@ -186,6 +186,7 @@ pub(crate) fn portable_wheel(
     out: &Path,
     (major, minor): (u32, u32),
     epoch: &str,
+    others: &[PathBuf],
 ) -> Result<Option<PathBuf>, String> {
     if oldest().is_none() {
         println!("SKIP: the wheel: there is no Python 3.{} or later", OLDEST.1);
@@ -193,7 +194,7 @@ pub(crate) fn portable_wheel(
     }
     let kitchen = kitchen()?;
     let path = package::path_with_zig()?;
-    cmd(kitchen.join("bin/maturin"))
+    let build = cmd(kitchen.join("bin/maturin"))
         .words(
             "build --quiet --locked --release --strip --zig --manifest-path crates/hipfile-python/Cargo.toml",
         )
@@ -207,8 +208,8 @@ pub(crate) fn portable_wheel(
         .arg(out)
         .env("PATH", path)
         .env("RUSTFLAGS", package::flags())
-        .env("SOURCE_DATE_EPOCH", epoch)
-        .run()?;
+        .env("SOURCE_DATE_EPOCH", epoch);
+    others.iter().fold(build, |build, file| build.arg("--sbom-include").arg(file)).run()?;
     let wheel = only_wheel(out)?;
     audit(&wheel, &format!("manylinux_{major}_{minor}_x86_64"))?;
     Ok(Some(wheel))

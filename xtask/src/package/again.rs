@@ -64,7 +64,7 @@ pub(crate) fn offline() -> Result<(), String> {
     let place = clone("offline")?;
     let home = place.join("cargo-home");
     let settings = cargo()
-        .words("vendor --quiet --locked --versioned-dirs --manifest-path")
+        .words("vendor --locked --versioned-dirs --manifest-path")
         .arg(place.join("Cargo.toml"))
         .arg(place.join("vendor"))
         .output()?;

@@ -12,8 +12,14 @@ use crate::cmd::cargo;
 use crate::dist::Stage;
 use crate::layout;
 
-/// The packages of ours that are shipped; what they need is shipped with them.
-const SHIPPED: [&str; 4] = ["libhipfile", "hipfile-tools", "hip-emu-so", "hip-emu-rtc-so"];
+/// The packages of ours that archives and Debian packages are made of; what they need is shipped with them.
+pub(super) const PROGRAMS: &[&str] = &["libhipfile", "hipfile-tools", "hip-emu-so", "hip-emu-rtc-so"];
+
+/// The same of the wheel.
+pub(super) const WHEEL: &[&str] = &["hipfile-python"];
+
+const BILL: &str = "sbom.cdx.json";
+const LICENCES: &str = "THIRD-PARTY.txt";
 
 /// A package of somebody else's.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,13 +39,13 @@ pub(super) struct Bill {
 impl Bill {
     /// # Errors
     /// Cargo cannot say what is needed.
-    pub(super) fn new() -> Result<Bill, String> {
+    pub(super) fn new(shipped: &[&str]) -> Result<Bill, String> {
         let text = cargo()
             .words("metadata --format-version 1 --locked --filter-platform x86_64-unknown-linux-gnu")
             .output()?;
         let metadata: Value = serde_json::from_str(&text).map_err(|e| format!("cargo metadata: {e}"))?;
         let lock = layout::read(&layout::root().join("Cargo.lock"))?;
-        Ok(Bill { parts: parts(&metadata)?, checksums: checksums(&lock) })
+        Ok(Bill { parts: parts(&metadata, shipped)?, checksums: checksums(&lock) })
     }
 
     /// Writes `sbom.cdx.json` and `THIRD-PARTY.txt` into a folder of a tree.
@@ -47,9 +53,28 @@ impl Bill {
     /// # Errors
     /// A licence cannot be read, or a file not written.
     pub(super) fn write(&self, stage: &Stage, folder: &str) -> Result<(), String> {
-        let json = serde_json::to_vec_pretty(&self.cyclone()?).map_err(|e| e.to_string())?;
-        stage.write(&format!("{folder}/sbom.cdx.json"), &json, 0o644)?;
-        stage.write(&format!("{folder}/THIRD-PARTY.txt"), self.licences()?.as_bytes(), 0o644)
+        let [bill, licences] = self.texts()?;
+        stage.write(&format!("{folder}/{BILL}"), bill.as_bytes(), 0o644)?;
+        stage.write(&format!("{folder}/{LICENCES}"), licences.as_bytes(), 0o644)
+    }
+
+    /// Writes the same two files into a folder, which is made; their paths.
+    ///
+    /// # Errors
+    /// As [`Bill::write`].
+    pub(super) fn save(&self, folder: &Path) -> Result<[PathBuf; 2], String> {
+        let [bill, licences] = self.texts()?;
+        let paths = [BILL, LICENCES].map(|name| folder.join(name));
+        fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        for (path, text) in paths.iter().zip([bill, licences]) {
+            fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+        Ok(paths)
+    }
+
+    fn texts(&self) -> Result<[String; 2], String> {
+        let bill = serde_json::to_string_pretty(&self.cyclone()?).map_err(|e| e.to_string())?;
+        Ok([bill, self.licences()?])
     }
 
     fn cyclone(&self) -> Result<Value, String> {
@@ -120,7 +145,7 @@ fn licence_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 /// The packages of others that the shipped ones need at run time, wherever in the graph.
-fn parts(metadata: &Value) -> Result<BTreeSet<Part>, String> {
+fn parts(metadata: &Value, shipped: &[&str]) -> Result<BTreeSet<Part>, String> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let packages: BTreeMap<String, Value> =
@@ -135,11 +160,11 @@ fn parts(metadata: &Value) -> Result<BTreeSet<Part>, String> {
         .collect();
     let mut open: Vec<String> = packages
         .iter()
-        .filter(|(_, package)| SHIPPED.contains(&word(&package["name"]).as_str()))
+        .filter(|(_, package)| shipped.contains(&word(&package["name"]).as_str()))
         .map(|(id, _)| id.clone())
         .collect();
-    if open.len() != SHIPPED.len() {
-        return Err(format!("cargo knows {} of the packages {SHIPPED:?}", open.len()));
+    if open.len() != shipped.len() {
+        return Err(format!("cargo knows {} of the packages {shipped:?}", open.len()));
     }
     let mut seen: BTreeSet<String> = open.iter().cloned().collect();
     while let Some(id) = open.pop() {
@@ -184,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_bill_names_what_is_linked_and_nothing_else() {
-        let bill = Bill::new().expect("cargo answers");
+        let bill = Bill::new(PROGRAMS).expect("cargo answers");
         let names: BTreeSet<&str> = bill.parts.iter().map(|part| part.name.as_str()).collect();
         for linked in ["clap", "io-uring", "libc", "rustix"] {
             assert!(names.contains(linked), "{linked}: {names:?}");
@@ -192,6 +217,8 @@ mod tests {
         for not in ["hipfile", "cudarc", "cubecl-hip-sys", "loom"] {
             assert!(!names.contains(not), "{not}");
         }
+        let wheel = Bill::new(WHEEL).expect("cargo answers");
+        assert!(wheel.parts.iter().any(|part| part.name == "pyo3"));
         let json = bill.cyclone().expect("a version");
         for part in json["components"].as_array().expect("a list") {
             assert_eq!(part["hashes"][0]["content"].as_str().map(str::len), Some(64), "{part}");
