@@ -158,6 +158,8 @@ fn cmake(block: &Block, scratch: &Path) -> Result<(), String> {
         return Ok(());
     }
     let project = scratch.join("cmake");
+    // What it found before would hide what is not there now, and a checkout that has moved is refused.
+    let _ = fs::remove_dir_all(&project);
     fs::create_dir_all(&project).map_err(|e| format!("{}: {e}", project.display()))?;
     let head = "cmake_minimum_required(VERSION 3.16)\nproject(user C)\nadd_executable(first x.c)\n";
     let write =
