@@ -218,7 +218,8 @@ pub(crate) fn portable_wheel(
 /// Has auditwheel say whether the wheel runs wherever its name says.
 fn audit(wheel: &Path, platform: &str) -> Result<(), String> {
     let home = from_pypi(AUDITWHEEL)?;
-    let told = cmd(home.join("bin/auditwheel")).arg("show").arg(wheel).output()?;
+    // The program beside it names the folder it was installed in, and build folders are moved.
+    let told = cmd(home.join("bin/python")).words("-m auditwheel show").arg(wheel).output()?;
     let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
     match told.contains(&format!("consistent with the following platform tag: \"{platform}\"")) {
         true => Ok(()),
