@@ -25,7 +25,7 @@ pub(crate) struct Subject {
     pub(crate) file: Arc<File>,
     pub(crate) size: usize,
     plain: std::fs::File,
-    cold: bool,
+    pub(crate) cold: bool,
     /// Pieces of the file from which each round takes its own.
     pieces: usize,
 }
