@@ -221,7 +221,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 impl Tool for Bench {
     fn run(self) -> Result<(), Failure> {
         if let (true, Some(path)) = (self.memory_probe, &self.file) {
-            return print_json(&probe::measure(path, self.gpu, self.config(&Config::from_env())?)?);
+            return print_json(&probe::measure(path, self.gpu, self.config(&device::config())?)?);
         }
         let opened = device::open(self.gpu)?;
         let device = report::Device::from(opened.1);

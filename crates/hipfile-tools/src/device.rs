@@ -9,10 +9,7 @@ use crate::failure::Failure;
 /// Opens the driver for GPU `ordinal`. On a machine with no GPU the emulated one serves, and the library says so on standard
 /// error; `HIPFILE_DEVICE` overrides, and then nothing else serves.
 pub(crate) fn open(ordinal: u32) -> Result<(Driver, DeviceInfo), Failure> {
-    let mut config = Config::from_env();
-    // One driver from the start: who watches this process looks at the pages of its first.
-    config.emulated_without_gpu = true;
-    let (driver, devices) = connect(config).map_err(|error| Failure::new("GPU", error))?;
+    let (driver, devices) = connect(config()).map_err(|error| Failure::new("GPU", error))?;
     let count = devices.len();
     match devices.into_iter().find(|device| device.ordinal == ordinal) {
         Some(device) => Ok((driver, device)),
@@ -21,6 +18,14 @@ pub(crate) fn open(ordinal: u32) -> Result<(Driver, DeviceInfo), Failure> {
             format_args!("there is no such GPU (found: {count}, counted from 0)"),
         )),
     }
+}
+
+/// What the environment asks for, with the emulated GPU where there is none: one driver from the start, since who watches this
+/// process looks at the pages of its first.
+pub(crate) fn config() -> Config {
+    let mut config = Config::from_env();
+    config.emulated_without_gpu = true;
+    config
 }
 
 fn connect(mut config: Config) -> hipfile::Result<(Driver, Vec<DeviceInfo>)> {

@@ -202,6 +202,15 @@ fn a_wrong_request_names_what_is_wrong() {
 }
 
 #[test]
+fn the_process_that_measures_memory_works_on_the_same_gpu() {
+    let lab = Lab::new();
+    let mut command = bench(&lab, &["--table", "--row", "memory", "--scale", "0.001", "--json"]);
+    // As for a user who has set nothing, with or without a GPU.
+    let run = run(command.env_remove("HIPFILE_DEVICE"));
+    assert_eq!(run.json()["rows"].as_array().map(Vec::len), Some(3), "{}", run.stderr);
+}
+
+#[test]
 fn the_table_has_a_line_for_each_requirement() {
     let lab = Lab::new();
     let table = report(&lab, &["--table", "--scale", "0.001", "--repeat", "1"]);
