@@ -4,8 +4,10 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
+
+use crate::afterwards::Afterwards;
 
 /// Of the one file.
 pub const NAME: &str = "file";
@@ -34,8 +36,8 @@ pub fn serve(at: &Path, content: Vec<u8>) -> Result<(), String> {
 /// A file system whose file can be opened and never gives a byte, as storage that hangs; gone with the value.
 #[derive(Debug)]
 pub struct Hanging {
-    at: PathBuf,
     server: i32,
+    _mounted: Afterwards,
 }
 
 impl Hanging {
@@ -56,7 +58,7 @@ impl Hanging {
             unsafe { libc::_exit(0) };
         }
         drop(device);
-        Ok(Hanging { at: at.to_owned(), server })
+        Ok(Hanging { server, _mounted: Afterwards::unmount(at) })
     }
 
     /// The storage is gone: whoever waits for it gets an error.
@@ -72,7 +74,6 @@ impl Drop for Hanging {
         let mut status = 0;
         // SAFETY: the child is ours, and the status writable.
         unsafe { libc::waitpid(self.server, &raw mut status, 0) };
-        let _ = Command::new("umount").arg("-l").arg(&self.at).status();
     }
 }
 

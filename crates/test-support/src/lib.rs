@@ -1,6 +1,7 @@
 //! Where the tests of this workspace find the emulated GPU's libraries and headers, and how they make up a /proc and
 //! /sys. For tests only: it panics on whatever it cannot do, and no shipped crate depends on it.
 
+pub mod afterwards;
 pub mod fake_root;
 pub mod fuse;
 pub mod moto;

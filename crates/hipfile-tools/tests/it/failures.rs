@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::process::Command;
 
+use test_support::afterwards::Afterwards;
+
 use crate::support::{Lab, faulty, is_root, pattern, run, skip, slow, unprivileged, wait_until};
 
 #[test]
@@ -102,7 +104,7 @@ fn a_protected_destination_stays() {
 }
 
 /// A file system of this size on a folder of the lab, gone with the value.
-struct SmallDisk<'a>(&'a Lab);
+struct SmallDisk<'a>(&'a Lab, #[allow(dead_code, reason = "dropped")] Afterwards);
 
 impl<'a> SmallDisk<'a> {
     fn new(lab: &'a Lab, size: &str) -> Option<Self> {
@@ -114,7 +116,7 @@ impl<'a> SmallDisk<'a> {
             skip("full disk", &format!("no tmpfs can be mounted: {}", mounted.stderr.trim()));
             return None;
         }
-        Some(Self(lab))
+        Some(Self(lab, Afterwards::unmount(&lab.path("disk"))))
     }
 }
 

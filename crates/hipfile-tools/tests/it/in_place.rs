@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::Read as _;
 use std::process::{Command, Stdio};
 
+use test_support::afterwards::Afterwards;
+
 use crate::support::{Lab, Run, is_root, pattern, run, skip, unprivileged};
 
 fn said_in_place(run: &Run, why: &str) {
@@ -91,6 +93,7 @@ fn a_mount_point_is_not_replaced() {
     if mounted.code != Some(0) {
         return skip("a file that is a mount point", mounted.stderr.trim());
     }
+    let _unmounts = Afterwards::unmount(&lab.path("below"));
     let done = run(&mut lab.copy(&["source", "below"]));
     let unmounted = Command::new("umount").arg(lab.path("below")).status().unwrap();
     assert!(unmounted.success());
@@ -155,6 +158,7 @@ fn a_block_device_is_written_and_read() {
     if attached.code != Some(0) {
         return skip("a block device", attached.stderr.trim());
     }
+    let _detaches = Afterwards::detach(&lab.path("image"));
     let device = attached.stdout.trim().to_owned();
     let content = pattern(300_001, 1);
     lab.write_sparse("source", 300_001, &[(0, &content[..5000]), (200_000, &content[200_000..])]);
@@ -176,7 +180,7 @@ fn a_block_device_is_written_and_read() {
 }
 
 /// A loop device over an image of the lab's; detached when dropped.
-struct Attached(String);
+struct Attached(String, #[allow(dead_code, reason = "dropped")] Afterwards);
 
 impl Attached {
     fn over(lab: &Lab, image: &str) -> Option<Attached> {
@@ -185,13 +189,8 @@ impl Attached {
             skip("a block device", attached.stderr.trim());
             return None;
         }
-        Some(Attached(attached.stdout.trim().to_owned()))
-    }
-}
-
-impl Drop for Attached {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+        let detaches = Afterwards::detach(&lab.path(image));
+        Some(Attached(attached.stdout.trim().to_owned(), detaches))
     }
 }
 
@@ -259,6 +258,7 @@ fn behaviour_106_a_mounted_block_device_is_not_overwritten() {
     if made.code != Some(0) || mounted.code != Some(0) {
         return skip("a mounted block device", mounted.stderr.trim());
     }
+    let _unmounts = Afterwards::unmount(&lab.path("mounted"));
     let copy = run(&mut lab.copy(&["source", &device.0]));
     let mut bench = lab.command(crate::support::HIPFILE.as_ref());
     let bench = run(bench.args([

@@ -6,23 +6,24 @@ use std::process::Command;
 
 use hipfile::{Buffer, Config, DeviceChoice, Driver, Reason};
 
+use test_support::afterwards::Afterwards;
 use test_support::fuse;
 
 use super::{check, run, skip};
 use crate::support::is_root;
 
-/// A mounted file system; unmounted when dropped.
+/// A mounted file system; unmounted when dropped, or when this process ends, and then without its loop device.
 struct Mounted {
+    _unmounts: Afterwards,
+    _detaches: Option<Afterwards>,
     at: tempfile::TempDir,
-    loop_device: Option<String>,
 }
 
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.at.path()).status();
-        if let Some(device) = &self.loop_device {
-            let _ = Command::new("losetup").args(["-d", device]).status();
-        }
+impl Mounted {
+    fn new(folder: &Path, image: Option<&Path>) -> Mounted {
+        let at = tempfile::tempdir_in(folder).unwrap();
+        let (_unmounts, _detaches) = (Afterwards::unmount(at.path()), image.map(Afterwards::detach));
+        Mounted { _unmounts, _detaches, at }
     }
 }
 
@@ -45,8 +46,9 @@ fn loop_device(folder: &Path, name: &str) -> Result<String, String> {
 }
 
 fn on_loop(folder: &Path, make: &[&str], options: &str) -> Result<Mounted, String> {
-    let device = loop_device(folder, &format!("{}.img", make.concat()))?;
-    let mounted = Mounted { at: tempfile::tempdir_in(folder).unwrap(), loop_device: Some(device.clone()) };
+    let image = format!("{}.img", make.concat());
+    let device = loop_device(folder, &image)?;
+    let mounted = Mounted::new(folder, Some(&folder.join(image)));
     let (program, arguments) = make.split_first().unwrap();
     succeeds(program, &[arguments, &[device.as_str()]].concat())?;
     succeeds("mount", &["-o", options, &device, mounted.at.path().to_str().unwrap()])?;
@@ -54,7 +56,7 @@ fn on_loop(folder: &Path, make: &[&str], options: &str) -> Result<Mounted, Strin
 }
 
 fn of_type(folder: &Path, kind: &str, options: &str) -> Result<Mounted, String> {
-    let mounted = Mounted { at: tempfile::tempdir_in(folder).unwrap(), loop_device: None };
+    let mounted = Mounted::new(folder, None);
     succeeds("mount", &["-t", kind, "-o", options, kind, mounted.at.path().to_str().unwrap()])?;
     Ok(mounted)
 }
@@ -143,15 +145,15 @@ fn behaviour_100_check_handle_and_read_agree() {
             Err(why) => skip(name, why),
         }
     }
-    let mounted = Mounted { at: tempfile::tempdir_in(at).unwrap(), loop_device: None };
+    let mounted = Mounted::new(at, None);
     match fuse::serve(mounted.at.path(), vec![7; 1 << 20]) {
         Ok(()) => agree(&mounted.at.path().join(fuse::NAME), Some(Reason::FileSystem)),
         Err(why) => skip("FUSE", &why),
     }
     match loop_device(at, "raw.img") {
         Ok(device) => {
+            let _detaches = Afterwards::detach(&at.join("raw.img"));
             agree(Path::new(&device), None);
-            let _ = succeeds("losetup", &["-d", &device]);
         }
         Err(why) => skip("a raw loop device", &why),
     }
@@ -179,8 +181,7 @@ fn behaviour_104_a_journal_mode_set_by_tune2fs_is_seen() {
         Ok(device) => device,
         Err(why) => return skip("tune2fs -o journal_data", &why),
     };
-    let mounted =
-        Mounted { at: tempfile::tempdir_in(folder.path()).unwrap(), loop_device: Some(device.clone()) };
+    let mounted = Mounted::new(folder.path(), Some(&folder.path().join("tuned.img")));
     let steps = [
         succeeds("mkfs.ext4", &["-q", "-F", &device]),
         succeeds("tune2fs", &["-o", "journal_data", &device]),

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use hipfile::{Config, Driver};
+use test_support::afterwards::Afterwards;
 
 /// A driver on the suite's GPU that uses these engines and staging sizes.
 pub(crate) fn driver_with(engines: &[&str], change: impl FnOnce(&mut Config)) -> Driver {
@@ -143,7 +144,10 @@ fn install(program: &mut [libc::sock_filter], flags: libc::c_ulong) {
 pub(crate) struct Storage {
     pub(crate) name: String,
     folder: PathBuf,
-    mounted: bool,
+    /// Unmounts it, whatever becomes of this process.
+    mounted: Option<Afterwards>,
+    /// What `mount` was told.
+    mounting: Vec<String>,
     /// The one file there is, whatever it is called.
     only: Option<std::os::fd::OwnedFd>,
     _scratch: tempfile::TempDir,
@@ -163,7 +167,8 @@ impl Storage {
         Storage {
             name: "here".into(),
             folder: scratch.path().into(),
-            mounted: false,
+            mounted: None,
+            mounting: Vec::new(),
             only: None,
             _scratch: scratch,
         }
@@ -177,7 +182,8 @@ impl Storage {
                 Some(Storage {
                     name: "/dev/shm".into(),
                     folder,
-                    mounted: false,
+                    mounted: None,
+                    mounting: Vec::new(),
                     only: None,
                     _scratch: scratch,
                 })
@@ -204,6 +210,16 @@ impl Storage {
             Some(fd) => format!("/proc/self/fd/{}", fd.as_raw_fd()).into(),
             None => self.folder.join(name),
         }
+    }
+
+    /// A file to read and write, made if need be.
+    #[cfg(debug_assertions)]
+    pub(crate) fn open(&self, name: &str) -> std::fs::File {
+        let mut options = std::fs::File::options();
+        let opened = options.create(true).truncate(false).read(true).write(true).open(self.path(name));
+        // One without a name needs /proc to be opened anew.
+        let copied = |error| self.only.as_ref().and_then(|fd| fd.try_clone().ok()).ok_or(error);
+        opened.or_else(|error| copied(error).map(std::fs::File::from)).unwrap()
     }
 
     /// A file `f` of random bytes, open both ways, and its content.
@@ -260,7 +276,9 @@ impl Storage {
         std::fs::create_dir(&folder).expect("an empty folder");
         match test_support::fuse::serve(&folder, Vec::new()) {
             Ok(()) => {
-                Some(Storage { name: "FUSE".into(), folder, mounted: true, only: None, _scratch: scratch })
+                let (name, mounting) = ("FUSE".into(), Vec::new());
+                let mounted = Some(Afterwards::unmount(&folder));
+                Some(Storage { name, folder, mounted, mounting, only: None, _scratch: scratch })
             }
             Err(why) => {
                 skip("FUSE", &why);
@@ -280,10 +298,20 @@ impl Storage {
 
     /// A fresh tmpfs.
     pub(crate) fn tmpfs() -> Option<Storage> {
+        Storage::tmpfs_of("256m")
+    }
+
+    /// A fresh tmpfs that is full after 8 MiB.
+    #[cfg(debug_assertions)]
+    pub(crate) fn small_tmpfs() -> Option<Storage> {
+        Storage::tmpfs_of("8m")
+    }
+
+    fn tmpfs_of(size: &str) -> Option<Storage> {
         let scratch = scratch_folder();
         let folder = scratch.path().join("mnt");
         std::fs::create_dir(&folder).expect("an empty folder");
-        Storage::mount("tmpfs", &["-t", "tmpfs", "-o", "size=256m", "tmpfs"], folder, scratch)
+        Storage::mount("tmpfs", &["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"], folder, scratch)
     }
 
     fn image(name: &str, mkfs: &[&str], size: u64, options: &str) -> Option<Storage> {
@@ -311,10 +339,43 @@ impl Storage {
         Storage::mount(name, &["-t", name, "-o", options, &image], folder, scratch)
     }
 
+    /// What ext4 and xfs do when their device vanishes, and when it comes back: what had not been written to it is lost. Nobody
+    /// may go on using what is open there; `stop` sees to that.
+    pub(crate) fn lose_power(&self, stop: impl FnOnce()) {
+        use std::os::fd::AsRawFd;
+        // Of xfs, whose number ext4 has taken over; and without what stands in the journal only.
+        const SHUTDOWN: libc::c_ulong = 0x8004_587d;
+        let without_log = 2_u32;
+        let folder = std::fs::File::open(&self.folder).unwrap();
+        // SAFETY: the call reads one word.
+        assert_eq!(unsafe { libc::ioctl(folder.as_raw_fd(), SHUTDOWN, &raw const without_log) }, 0);
+        drop(folder);
+        stop();
+        let done = |command: &mut Command| command.output().unwrap().status.success();
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let wait = || {
+            assert!(std::time::Instant::now() < end, "it stays in use");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        };
+        loop {
+            while !done(Command::new("umount").arg(&self.folder)) {
+                wait();
+            }
+            assert!(done(Command::new("mount").args(&self.mounting).arg(&self.folder)));
+            // A process with mounts of its own, as other tests make, may have kept the old one: then this is it again.
+            if std::fs::write(self.path("there again"), "").is_ok() {
+                return;
+            }
+            wait();
+        }
+    }
+
     fn mount(name: &str, args: &[&str], folder: PathBuf, scratch: tempfile::TempDir) -> Option<Storage> {
         match Command::new("mount").args(args).arg(&folder).output() {
             Ok(output) if output.status.success() => {
-                Some(Storage { name: name.into(), folder, mounted: true, only: None, _scratch: scratch })
+                let mounted = Some(Afterwards::unmount(&folder));
+                let mounting = args.iter().map(|arg| (*arg).to_owned()).collect();
+                Some(Storage { name: name.into(), folder, mounted, mounting, only: None, _scratch: scratch })
             }
             Ok(output) => {
                 let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
@@ -331,10 +392,8 @@ impl Storage {
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        if self.mounted {
-            // Lazily, so that a failing test with open files leaves nothing behind.
-            let _ = Command::new("umount").arg("-l").arg(&self.folder).status();
-        }
+        // Lazily, so that a failing test with open files leaves nothing behind; and before the folder is removed.
+        drop(self.mounted.take());
     }
 }
 
