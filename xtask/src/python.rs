@@ -251,13 +251,17 @@ fn kitchen() -> Result<PathBuf, String> {
     from_pypi(MATURIN)
 }
 
-/// An environment with pip and one tool; made once.
-fn from_pypi(tool: &str) -> Result<PathBuf, String> {
-    let python = oldest().ok_or_else(|| format!("there is no Python for {tool}"))?;
-    let home = tools().join(format!("python{}-{}", python.name(), tool.replace("==", "-")));
+/// An environment with pip and these packages, separated by blanks; made once.
+///
+/// # Errors
+/// There is no Python, or the packages cannot be had.
+pub(crate) fn from_pypi(packages: &str) -> Result<PathBuf, String> {
+    let python = oldest().ok_or_else(|| format!("there is no Python for {packages}"))?;
+    let home = packages.replace("==", "-").replace(' ', "-");
+    let home = tools().join(format!("python{}-{home}", python.name()));
     once(&home, || {
         cmd(&python.path).words("-m venv").arg(&home).run()?;
-        cmd(home.join("bin/python")).words("-m pip install --quiet").arg(tool).run()
+        cmd(home.join("bin/python")).words("-m pip install --quiet").words(packages).run()
     })?;
     Ok(home)
 }

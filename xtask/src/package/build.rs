@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use crate::cmd::{cargo, cmd};
 use crate::layout;
-use crate::python::{oldest, once, tools};
+use crate::python::from_pypi;
 
 /// The oldest glibc that the packages run with: that of RHEL 8 and of Debian 10.
 pub(crate) const GLIBC: (u32, u32) = (2, 28);
-const ZIG: [&str; 2] = ["ziglang==0.17.1", "cargo-zigbuild==0.24.1"];
+const ZIG: &str = "ziglang==0.17.1 cargo-zigbuild==0.24.1";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// What is linked, by the names that cargo gives it.
@@ -23,13 +23,7 @@ const ARCHIVE: &str = "libhipfile_c.a";
 /// # Errors
 /// There is no Python, or the packages cannot be had.
 fn zig() -> Result<PathBuf, String> {
-    let python = oldest().ok_or("there is no Python to fetch zig with")?;
-    let home = tools().join(ZIG.join("-").replace("==", "-"));
-    once(&home, || {
-        cmd(&python.path).words("-m venv").arg(&home).run()?;
-        cmd(home.join("bin/python")).words("-m pip install --quiet").words(&ZIG.join(" ")).run()
-    })?;
-    Ok(home.join("bin"))
+    from_pypi(ZIG).map(|home| home.join("bin"))
 }
 
 /// `PATH` with zig and cargo-zigbuild first.
