@@ -157,21 +157,19 @@ impl Target {
         let began = Instant::now();
         let mut pause = SOON;
         loop {
+            if let Some(told) = self.told() {
+                return self.take(Page::Ours(told));
+            }
             let ours = || Ok(Page::Ours(self.ask(OUR_NAME)?));
             let amds = || Ok(Page::Amds(self.ask(AMD_NAME)?));
             // Ours is there before AMD's, so it is asked for once more if AMD's is.
-            let found = self.told().map_or_else(ours, |told| Ok(Page::Ours(told))).or_else(|first| {
-                match (first, amds()) {
-                    (never @ Attempt::Never(_), _) => Err(never),
-                    (Attempt::NotYet, Ok(amds)) => Ok(ours().unwrap_or(amds)),
-                    (Attempt::NotYet, Err(error)) => Err(error),
-                }
+            let found = ours().or_else(|first| match (first, amds()) {
+                (never @ Attempt::Never(_), _) => Err(never),
+                (Attempt::NotYet, Ok(amds)) => Ok(ours().unwrap_or(amds)),
+                (Attempt::NotYet, Err(error)) => Err(error),
             });
             match found {
-                Ok(page) => {
-                    let previous = self.page.replace(page);
-                    return self.snapshot().map(drop).inspect_err(|_| self.page = previous);
-                }
+                Ok(page) => return self.take(page),
                 Err(Attempt::Never(why)) => return Err(Unreachable::Refused(why)),
                 Err(Attempt::NotYet) => {}
             }
@@ -181,11 +179,17 @@ impl Target {
             }
             if self.wait(Some(left.map_or(pause, |left| left.min(pause)))) {
                 // It may have come and gone since it was looked for.
-                self.page = self.told().map(Page::Ours);
-                return if self.page.is_some() { self.snapshot().map(drop) } else { Err(Unreachable::Ended) };
+                let told = self.told().ok_or(Unreachable::Ended)?;
+                return self.take(Page::Ours(told));
             }
             pause = (pause * 2).min(LATER);
         }
+    }
+
+    /// Looks at this page from now on, if it can be read; else at what there was.
+    fn take(&mut self, page: Page) -> Result<(), Unreachable> {
+        let previous = self.page.replace(page);
+        self.snapshot().map(drop).inspect_err(|_| self.page = previous)
     }
 
     /// The page that it sent by itself, if it is a child of this process that did.

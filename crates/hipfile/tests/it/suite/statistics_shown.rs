@@ -298,6 +298,8 @@ fn a_reader_sees_no_torn_numbers_and_does_not_hang_when_processes_die() {
             "what was under way may be half in it"
         );
         assert_eq!(target.snapshot().unwrap().total(Op::Read), last, "nobody counts any more");
+        assert_eq!(target.connect(None), Err(Unreachable::Ended));
+        assert_eq!(target.snapshot().unwrap().total(Op::Read), last, "asked in vain, it is still there");
     }
     // One that dies before it is asked.
     let mut child = reader();
