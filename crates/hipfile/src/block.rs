@@ -1,5 +1,7 @@
 //! Host memory for staging: a bounded pool of page-aligned Blocks. It knows no GPU; pinning comes in as a closure.
 
+#[path = "block/janitor.rs"]
+mod janitor;
 #[path = "block/left.rs"]
 mod left;
 #[path = "block/memory.rs"]
@@ -11,6 +13,7 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use self::janitor::Bell;
 use self::memory::{map, populate};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -91,6 +94,7 @@ pub(crate) struct BlockPool {
     used: AtomicBool,
     /// How long the pool may be idle before it gives memory back; `None` for ever.
     idle: Option<Duration>,
+    bell: Arc<Bell>,
     slow: Mutex<Slow>,
     returned: Condvar,
     this: Weak<BlockPool>,
@@ -113,6 +117,13 @@ struct Slow {
     coming: usize,
     pins: Vec<Arc<Pin>>,
     janitor: bool,
+}
+
+impl Slow {
+    /// Whether there is nothing to give back.
+    fn is_small(&self) -> bool {
+        self.slabs - self.cold.len() < 2
+    }
 }
 
 /// One Block, or adjacent ones, owned until dropped.
@@ -151,6 +162,7 @@ impl BlockPool {
             waiting: AtomicUsize::new(0),
             used: AtomicBool::new(false),
             idle,
+            bell: Arc::default(),
             slow: Mutex::new(Slow::default()),
             returned: Condvar::new(),
             this: Weak::clone(this),
@@ -457,24 +469,9 @@ impl BlockPool {
 
     fn start_janitor(&self, slow: &mut Slow) {
         let (Some(idle), false) = (self.idle, slow.janitor) else { return };
-        if slow.slabs - slow.cold.len() < 2 {
-            return;
+        if !slow.is_small() {
+            slow.janitor = janitor::start(Weak::clone(&self.this), Arc::clone(&self.bell), idle);
         }
-        let pool = Weak::clone(&self.this);
-        slow.janitor = crate::pool::spawn("hipfile-trim".to_owned(), move || {
-            loop {
-                std::thread::sleep(idle);
-                let Some(pool) = pool.upgrade() else { return };
-                if !pool.used.swap(false, Ordering::Relaxed) {
-                    pool.trim(1);
-                }
-                let mut slow = pool.lock();
-                if slow.slabs - slow.cold.len() < 2 {
-                    slow.janitor = false;
-                    return;
-                }
-            }
-        });
     }
 
     /// Gives the memory of unused slabs back to the system, all but the first `keep`. Bytes given back.
@@ -518,6 +515,9 @@ impl Drop for BlockPool {
         // A fork does not inherit the memory. Whatever is at its place there is not ours.
         if sys::forks() != self.forks {
             return;
+        }
+        if self.lock().janitor {
+            self.bell.ring();
         }
         for slab in self.slabs.iter_mut().filter_map(OnceLock::take) {
             let back = slab.free.load(Ordering::Relaxed) | slab.retired.load(Ordering::Relaxed);

@@ -127,7 +127,7 @@ const WITHOUT: &[(&str, &str, &str)] = &[
     ("owned.rs", "poll", "collects events"),
     ("workers.rs", "spawn", "by pool.rs, which has the site"),
     ("monitor/server.rs", "spawn", "by pool.rs, which has the site"),
-    ("block.rs", "spawn", "by pool.rs, which has the site"),
+    ("block/janitor.rs", "spawn", "by pool.rs, which has the site"),
     ("watch.rs", "spawn", "by pool.rs, which has the site"),
     ("lane.rs", "spawn", "by pool.rs, which has the site"),
     ("log.rs", "*", "tells listeners; calls no system"),

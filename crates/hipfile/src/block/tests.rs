@@ -150,6 +150,31 @@ fn an_idle_pool_keeps_one_slab() {
     assert_eq!(pool.resident(), 16 << 20);
 }
 
+/// Nothing of a pool that is gone is left, however long it would have waited to be idle.
+#[test]
+fn the_thread_of_a_pool_ends_with_it() {
+    let threads = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+        tasks
+            .filter(|task| std::fs::read(task.path().join("comm")).is_ok_and(|c| c == b"hipfile-trim\n"))
+            .count()
+    };
+    // Those of the tests beside this one end soon.
+    let within = |what: &str, is_so: &dyn Fn(usize) -> bool| {
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        while !is_so(threads()) {
+            assert!(std::time::Instant::now() < deadline, "{what}: {} threads", threads());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    for _ in 0..50 {
+        let pool = BlockPool::new(4 << 20, 8 << 20, Some(Duration::from_secs(3600)));
+        drop((0..2).map(|_| pool.take(None).unwrap()).collect::<Vec<_>>());
+        within("there is one", &|n| n > 0);
+    }
+    within("they have ended", &|n| n == 0);
+}
+
 fn counting(count: impl Fn(usize) + Send + Sync + 'static, runtime: &'static str) -> Pin {
     Pin { runtime, pin: Box::new(move |_, len| count(len)), unpin: Box::new(|_| {}) }
 }
