@@ -180,7 +180,7 @@ pub const POINTER_ATTRIBUTE_RANGE_SIZE: PointerAttribute = 12;
 pub type DeviceAttribute = c_uint;
 /// Whether host and devices share one address space.
 pub const ATTRIBUTE_UNIFIED_ADDRESSING: DeviceAttribute = 41;
-/// Whether `cuStreamWaitValue64_v2` works.
+/// Whether `cuStreamWaitValue64_v2` and `cuStreamWriteValue64_v2` work.
 pub const ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS: DeviceAttribute = 122;
 /// Whether memory can be exported as a dma-buf.
 pub const ATTRIBUTE_DMA_BUF_SUPPORTED: DeviceAttribute = 124;
@@ -282,6 +282,9 @@ function_table! {
         fn cuStreamEndCapture(stream: StreamPtr, graph: *mut GraphPtr) -> CudaError;
         fn cuThreadExchangeStreamCaptureMode(mode: *mut StreamCaptureMode) -> CudaError;
         fn cuStreamWaitValue64_v2(
+            stream: StreamPtr, ptr: DevicePtr, value: u64, flags: c_uint,
+        ) -> CudaError;
+        fn cuStreamWriteValue64_v2(
             stream: StreamPtr, ptr: DevicePtr, value: u64, flags: c_uint,
         ) -> CudaError;
         fn cuEventCreate(event: *mut EventPtr, flags: c_uint) -> CudaError;

@@ -302,6 +302,7 @@ table! {
             cuStreamEndCapture;
             cuThreadExchangeStreamCaptureMode;
             cuStreamWaitValue64_v2;
+            cuStreamWriteValue64_v2;
             cuEventCreate;
             cuEventRecord;
             cuEventDestroy_v2;

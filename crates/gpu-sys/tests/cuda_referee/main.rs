@@ -138,6 +138,7 @@ table! {
         cuStreamEndCapture(_, _);
         cuThreadExchangeStreamCaptureMode(_);
         cuStreamWaitValue64_v2(_, _, _, _);
+        cuStreamWriteValue64_v2(_, _, _, _);
         cuEventCreate(_, _);
         cuEventRecord(_, _);
         cuEventDestroy_v2(_);

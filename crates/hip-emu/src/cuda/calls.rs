@@ -57,6 +57,8 @@ calls! {
         capture::hipStreamEndCapture(stream.cast(), graph.cast());
     cuStreamWaitValue64_v2(stream: StreamPtr, ptr: DevicePtr, value: u64, flags: c_uint) =
         wait_value::hipStreamWaitValue64(stream.cast(), address(ptr), value, flags, u64::MAX);
+    cuStreamWriteValue64_v2(stream: StreamPtr, ptr: DevicePtr, value: u64, flags: c_uint) =
+        wait_value::hipStreamWriteValue64(stream.cast(), address(ptr), value, flags);
     cuEventCreate(event: *mut EventPtr, flags: c_uint) = event::hipEventCreateWithFlags(event.cast(), flags);
     cuEventRecord(event: EventPtr, stream: StreamPtr) = event::hipEventRecord(event.cast(), stream.cast());
     cuEventDestroy_v2(event: EventPtr) = event::hipEventDestroy(event.cast());

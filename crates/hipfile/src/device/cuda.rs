@@ -10,7 +10,7 @@ mod stream;
 
 use std::ffi::{CStr, c_void};
 use std::os::fd::{FromRawFd as _, OwnedFd};
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use gpu_sys::cuda::{self, CudaApi, CudaError};
 use gpu_sys::cuda_load::{self, LoadError};
@@ -22,7 +22,7 @@ use crate::buffer::{DevPtr, Span};
 use crate::config::{Config, DeviceChoice, Order};
 use crate::error::{Error, ErrorKind, Result};
 use crate::reason::Reason;
-use copy::{Channel, Side};
+use copy::{Channel, Mark, Side};
 
 #[derive(Debug)]
 struct Cuda {
@@ -41,8 +41,6 @@ struct Cuda {
     /// NVIDIA's library for it, once that was opened.
     files_by_p2pdma: OnceLock<Result<bool, Reason>>,
     files: OnceLock<Result<CufileApi, Reason>>,
-    /// What [`Device::pin`] has pinned: where it begins and ends.
-    pinned: RwLock<Vec<(usize, usize)>>,
     /// Words that streams can wait for and nobody has yet.
     words: Mutex<Vec<usize>>,
 }
@@ -58,6 +56,10 @@ struct Gpu {
     small_window: OnceLock<bool>,
     /// Streams of our own that copy nothing now.
     channels: Mutex<Vec<Channel>>,
+    /// Whether it writes words in the order of a stream, looked up when that is first wanted.
+    tells: OnceLock<bool>,
+    /// Words that it writes behind small copies, those that none waits for now.
+    marks: Mutex<Vec<Mark>>,
 }
 
 /// Finds the driver: the process's own, else the installed one.
@@ -103,7 +105,6 @@ fn start(api: CudaApi, version: i32, emulated: bool, config: &Config) -> Result<
         use_p2p: config.use_p2p,
         files_by_p2pdma: OnceLock::new(),
         files: OnceLock::new(),
-        pinned: RwLock::default(),
         words: Mutex::default(),
     };
     // SAFETY: a plain call; starting it twice is allowed. It makes no context.
@@ -121,6 +122,8 @@ fn start(api: CudaApi, version: i32, emulated: bool, config: &Config) -> Result<
             node: OnceLock::new(),
             small_window: OnceLock::new(),
             channels: Mutex::default(),
+            tells: OnceLock::new(),
+            marks: Mutex::default(),
         });
     }
     if device.gpus.is_empty() {
@@ -308,16 +311,13 @@ impl Device for Cuda {
         let _relaxed = self.relaxed();
         let flags = cuda::MEM_HOST_REGISTER_PORTABLE | cuda::MEM_HOST_REGISTER_DEVICE_MAP;
         // SAFETY: the pool owns the range and keeps it mapped until it is unpinned.
-        self.call(OP, unsafe { (self.api.cuMemHostRegister_v2)(start.cast(), len, flags) })?;
-        self.note_pinned(start.addr(), len);
-        Ok(())
+        self.call(OP, unsafe { (self.api.cuMemHostRegister_v2)(start.cast(), len, flags) })
     }
 
     fn unpin(&self, start: *mut u8) -> Result<()> {
         const OP: &str = "unpin staging memory";
         let _on = self.on_any()?;
         let _relaxed = self.relaxed();
-        self.forget_pinned(start.addr());
         // SAFETY: the pool gives a range it pinned.
         self.call(OP, unsafe { (self.api.cuMemHostUnregister)(start.cast()) })
     }
@@ -340,7 +340,16 @@ impl Device for Cuda {
         assert_eq!(to.len(), from.len(), "both sides of a copy are equally long");
         let ordinal = to.place().gpu_or_first();
         // SAFETY: the span proves the device range, the slice the host range; the call returns when both are done with.
-        unsafe { self.copy("copy to the GPU", ordinal, to.start(), Side::Source(from.as_ptr()), from.len()) }
+        unsafe {
+            self.copy(
+                "copy to the GPU",
+                ordinal,
+                to.start(),
+                Side::Source(from.as_ptr()),
+                from.len(),
+                &mut || {},
+            )
+        }
     }
 
     fn plain_max(&self) -> usize {
@@ -380,11 +389,15 @@ impl Device for Cuda {
     }
 
     fn download(&self, from: &Span<'_>, to: &mut [u8]) -> Result<()> {
+        self.download_beside(from, to, &mut || {})
+    }
+
+    fn download_beside(&self, from: &Span<'_>, to: &mut [u8], meanwhile: &mut dyn FnMut()) -> Result<()> {
         assert_eq!(from.len(), to.len(), "both sides of a copy are equally long");
         let ordinal = from.place().gpu_or_first();
         let (at, len) = (from.start(), to.len());
         // SAFETY: the span proves the device range, the slice the host range; the call returns when both are done with.
-        unsafe { self.copy("copy from the GPU", ordinal, at, Side::Target(to.as_mut_ptr()), len) }
+        unsafe { self.copy("copy from the GPU", ordinal, at, Side::Target(to.as_mut_ptr()), len, meanwhile) }
     }
 
     fn exports(&self) -> bool {

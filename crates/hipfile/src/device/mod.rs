@@ -148,6 +148,12 @@ pub(crate) trait Device: Send + Sync + std::fmt::Debug {
     /// Copies device memory to host bytes, ordered as the runtime's blocking copies are; lengths must be equal.
     fn download(&self, from: &Span<'_>, to: &mut [u8]) -> Result<()>;
 
+    /// As [`Device::download`]; `meanwhile` is called once, and runs beside the copy where it can.
+    fn download_beside(&self, from: &Span<'_>, to: &mut [u8], meanwhile: &mut dyn FnMut()) -> Result<()> {
+        meanwhile();
+        self.download(from, to)
+    }
+
     /// Whether [`Device::export`] may give a descriptor.
     fn exports(&self) -> bool {
         false
@@ -273,6 +279,9 @@ pub(crate) trait Streams: Send + Sync {
     /// Whether the stream has nothing before what is submitted next, nor waits for work of other streams by rule. `false`
     /// where that is not certain.
     fn is_idle(&self, stream: StreamPtr) -> bool;
+
+    /// Whether the stream is done with all that it was given. `false` where that is not certain.
+    fn is_drained(&self, stream: StreamPtr) -> bool;
 
     /// Loads the copy kernel for a GPU; an address that stays good for the life of the process.
     fn load_copy(&self, gpu: u32) -> Result<usize>;

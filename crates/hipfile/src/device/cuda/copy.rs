@@ -1,16 +1,18 @@
 //! Copies that are done when they return, in the order of the legacy default stream.
 
 use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use gpu_sys::cuda::{self, CudaError, EventPtr, StreamPtr};
 
 use super::{Cuda, Gpu};
 use crate::buffer::Span;
 use crate::config::Order;
-use crate::device::UnderWay;
+use crate::device::{Streams, UnderWay};
 use crate::error::Result;
 
-/// Up to here a copy is mostly what surrounds it, and the driver's own blocking copy has the least of that.
+/// Up to here a copy is mostly what surrounds it, and on the default stream itself that is least.
 pub(super) const SMALL: usize = 64 << 10;
 
 /// Up to here memory need not be pinned: the driver copies it into memory of its own meanwhile.
@@ -41,6 +43,39 @@ impl Channel {
         std::ptr::with_exposed_provenance_mut(self.event)
     }
 }
+
+/// A word that the GPU writes when it has come so far.
+#[derive(Debug)]
+pub(super) struct Mark {
+    word: usize,
+    /// What was written last.
+    told: u64,
+}
+
+impl Mark {
+    /// Whether the GPU has come so far; looks for a while.
+    fn is_written(&self) -> bool {
+        // SAFETY: a word of `alloc_word`, aligned and never freed, which the GPU writes, and this process only looks at.
+        let word = unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut(self.word)) };
+        let began = Instant::now();
+        loop {
+            for _ in 0..LOOKS {
+                if word.load(Ordering::Acquire) == self.told {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            if began.elapsed() >= LOOKING {
+                return false;
+            }
+        }
+    }
+}
+
+/// How long the word of a small copy is looked at before the driver waits for it: several times as long as such a copy takes.
+const LOOKING: Duration = Duration::from_micros(50);
+/// Looks between two at the clock.
+const LOOKS: usize = 64;
 
 /// Copies queued on a channel.
 pub(super) struct Copying<'a> {
@@ -134,7 +169,8 @@ const UPLOAD: &str = "copy to the GPU";
 const LEGACY: StreamPtr = std::ptr::null_mut();
 
 impl Cuda {
-    /// A copy between device and host memory, in the order of the legacy default stream, done when it returns.
+    /// A copy between device and host memory, in the order of the legacy default stream, done when it returns. `meanwhile` is
+    /// done beside a large one, else before it.
     ///
     /// # Safety
     /// Both ranges are valid for the call.
@@ -145,6 +181,7 @@ impl Cuda {
         at: usize,
         host: Side,
         len: usize,
+        meanwhile: &mut dyn FnMut(),
     ) -> Result<()> {
         let _on = self.on(op, ordinal)?;
         let _relaxed = self.relaxed();
@@ -155,34 +192,71 @@ impl Cuda {
         // While a stream that is ordered with the default stream is captured, using that would void the capture.
         let usable = self.order != Order::Off && self.default_stream_usable();
         if usable && len <= SMALL {
+            meanwhile();
             // SAFETY: as this function demands.
-            return unsafe { self.copy_small(op, at, host, len) };
+            return unsafe { self.copy_small(op, ordinal, at, host, len) };
         }
         let mut copying = self.copying(op, ordinal, usable)?;
         // SAFETY: as this function demands; the ranges are in use until the stream was waited for, also after an error.
         unsafe { copying.queue(op, at, host, len) }?;
+        meanwhile();
         copying.finish(op)
     }
 
     /// # Safety
     /// Both ranges are valid for the call.
-    unsafe fn copy_small(&self, op: &'static str, at: usize, host: Side, len: usize) -> Result<()> {
+    unsafe fn copy_small(
+        &self,
+        op: &'static str,
+        ordinal: u32,
+        at: usize,
+        host: Side,
+        len: usize,
+    ) -> Result<()> {
         match host {
             Side::Target(to) => {
                 // SAFETY: as this function demands.
                 self.call(op, unsafe { (self.api.cuMemcpyDtoH_v2)(to.cast(), at as u64, len) })
             }
             Side::Source(from) => {
-                // SAFETY: as this function demands.
-                self.call(op, unsafe { (self.api.cuMemcpyHtoD_v2)(at as u64, from.cast(), len) })?;
-                if self.is_pinned(from.addr(), len) {
-                    return Ok(());
-                }
-                // Of pageable memory the call may return when it is read, and not yet where it is to be.
-                // SAFETY: a plain call.
-                self.call(op, unsafe { (self.api.cuStreamSynchronize)(LEGACY) })
+                // SAFETY: as this function demands. Nothing else returns before the copy is done, below.
+                let code = unsafe { (self.api.cuMemcpyHtoDAsync_v2)(at as u64, from.cast(), len, LEGACY) };
+                self.call(op, code)?;
+                self.wait_small(op, ordinal)
             }
         }
+    }
+
+    /// Waits for what is queued on the legacy default stream: by a word that the GPU writes behind it, which is half a
+    /// microsecond less than the driver's wait takes; and by that where the GPU writes none, or not for a while.
+    fn wait_small(&self, op: &'static str, ordinal: u32) -> Result<()> {
+        let gpu = self.gpu(op, ordinal)?;
+        let mark = self.tell(ordinal);
+        if !mark.as_ref().is_some_and(Mark::is_written) {
+            // SAFETY: a plain call.
+            self.call(op, unsafe { (self.api.cuStreamSynchronize)(LEGACY) })?;
+        }
+        // After an error the word may yet be written: it is left alone.
+        if let Some(mark) = mark {
+            gpu.marks.lock().unwrap_or_else(PoisonError::into_inner).push(mark);
+        }
+        Ok(())
+    }
+
+    /// Has the GPU write a word behind what is queued on the legacy default stream, if it can.
+    fn tell(&self, ordinal: u32) -> Option<Mark> {
+        let (write, gpu) = (self.api.cuStreamWriteValue64_v2, self.gpus.get(ordinal as usize)?);
+        if !*gpu.tells.get_or_init(|| Streams::can_wait(self, ordinal)) {
+            return None;
+        }
+        let unused = gpu.marks.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mark = match unused {
+            Some(mark) => Mark { told: mark.told + 1, ..mark },
+            None => Mark { word: self.alloc_word(ordinal).ok()?, told: 1 },
+        };
+        // SAFETY: a word of `alloc_word`, which stays for ever.
+        let code = unsafe { write(LEGACY, mark.word as u64, mark.told, 0) };
+        (code == CudaError::SUCCESS).then_some(mark)
     }
 
     /// Queues copies to a GPU on a channel, in the order of the legacy default stream.
@@ -243,21 +317,5 @@ impl Cuda {
             return Err(error);
         }
         Ok(Channel { stream: stream.expose_provenance(), event: event.expose_provenance() })
-    }
-
-    pub(super) fn note_pinned(&self, start: usize, len: usize) {
-        let mut pinned = self.pinned.write().unwrap_or_else(PoisonError::into_inner);
-        pinned.push((start, start + len));
-        pinned.sort_unstable();
-    }
-
-    pub(super) fn forget_pinned(&self, start: usize) {
-        self.pinned.write().unwrap_or_else(PoisonError::into_inner).retain(|range| range.0 != start);
-    }
-
-    fn is_pinned(&self, start: usize, len: usize) -> bool {
-        let pinned = self.pinned.read().unwrap_or_else(PoisonError::into_inner);
-        let after = pinned.partition_point(|range| range.0 <= start);
-        after > 0 && start + len <= pinned[after - 1].1
     }
 }

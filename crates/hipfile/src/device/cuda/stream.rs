@@ -245,6 +245,16 @@ impl Streams for Cuda {
             && Cuda::call(self, OP, unsafe { (self.api.cuStreamQuery)(handle(stream)) }).is_ok()
     }
 
+    fn is_drained(&self, stream: StreamPtr) -> bool {
+        const OP: &str = "look at stream";
+        // Who asks about a stream that captures ends the capture.
+        let is_free = matches!(self.is_capturing(stream), Ok(false));
+        let Ok(_on) = self.on_stream(OP, handle(stream)) else { return false };
+        let _relaxed = self.relaxed();
+        // SAFETY: the stream is the caller's.
+        is_free && Cuda::call(self, OP, unsafe { (self.api.cuStreamQuery)(handle(stream)) }).is_ok()
+    }
+
     fn load_copy(&self, gpu: u32) -> Result<usize> {
         const OP: &str = "load the copy kernel";
         let _on = self.on(OP, gpu)?;

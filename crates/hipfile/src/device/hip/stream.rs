@@ -154,6 +154,14 @@ impl Streams for Hip {
             && self.call("look at stream", unsafe { (self.api.hipStreamQuery)(handle(stream)) }).is_ok()
     }
 
+    fn is_drained(&self, stream: StreamPtr) -> bool {
+        // Who asks about a stream that captures ends the capture.
+        let is_free = matches!(self.is_capturing(stream), Ok(false));
+        let _relaxed = self.relaxed();
+        // SAFETY: the stream is the caller's.
+        is_free && self.call("look at stream", unsafe { (self.api.hipStreamQuery)(handle(stream)) }).is_ok()
+    }
+
     fn load_copy(&self, gpu: u32) -> Result<usize> {
         const OP: &str = "load the copy kernel";
         let _on = self.on(gpu)?;
