@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use self::reserve::{Kept, Reserve};
+use self::reserve::Reserve;
 use crate::device::{Device, LateWords, Pinned, StreamPtr, Streams};
 use crate::error::{Error, Result};
 use crate::usage::thread_stripe;
@@ -154,10 +154,12 @@ fn word_at(address: usize) -> &'static AtomicU64 {
     unsafe { AtomicU64::from_ptr(word) }
 }
 
+/// Lets go of what an operation used, but for its seat.
+type End = Box<dyn FnOnce(&Lane) + Send>;
+
 /// A stream with operations queued, or lately without.
-#[derive(Debug)]
 pub(crate) struct Lane {
-    reserve: Arc<Kept>,
+    reserve: Arc<Reserve>,
     pub(crate) kernel: usize,
     /// Held while an operation's commands are queued.
     pub(crate) order: Mutex<()>,
@@ -167,10 +169,14 @@ pub(crate) struct Lane {
     opens: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct LaneState {
     /// Operations queued and not done.
     pending: usize,
+    /// All that ever were.
+    entered: u64,
+    /// What ends those of which nothing of the stream's tells that it has passed them, by their numbers.
+    refused: Vec<(u64, End)>,
     /// Its seat.
     own: Option<Ring>,
     /// The last number that a copy was given to tell.
@@ -215,9 +221,9 @@ pub(crate) struct Slots {
 }
 
 impl Lane {
-    /// Begins an operation. The first one takes a seat.
-    pub(crate) fn enter(&self) -> Result<Seat> {
-        let (mut state, reserve) = (lock(&self.state), self.reserve.get());
+    /// Begins an operation. The first one takes a seat. Its number is larger than those of the operations before it.
+    pub(crate) fn enter(&self) -> Result<(Seat, u64)> {
+        let (mut state, reserve) = (lock(&self.state), &self.reserve);
         let index = match &state.own {
             Some(own) => own.seats.start,
             None => {
@@ -228,7 +234,27 @@ impl Lane {
             }
         };
         state.pending += 1;
-        Ok(reserve.seat(index))
+        state.entered += 1;
+        Ok((reserve.seat(index), state.entered))
+    }
+
+    /// Keeps an operation that nothing of the stream's ends until the stream is known to have passed it.
+    pub(crate) fn end_when_passed(&self, number: u64, end: End) {
+        lock(&self.state).refused.push((number, end));
+    }
+
+    /// Whether there are any of those.
+    pub(crate) fn has_refused(&self) -> bool {
+        !lock(&self.state).refused.is_empty()
+    }
+
+    /// The stream has passed operations up to that number: ends those that wait for it.
+    pub(crate) fn passed(&self, number: u64) {
+        let ends: Vec<_> = lock(&self.state).refused.extract_if(.., |(of, _)| *of <= number).collect();
+        for (_, end) in ends {
+            end(self);
+            self.leave();
+        }
     }
 
     /// Ends an operation. The last one leaves the seat to other streams.
@@ -238,7 +264,7 @@ impl Lane {
         if state.pending == 0
             && let Some(own) = state.own.take()
         {
-            let reserve = self.reserve.get();
+            let reserve = &self.reserve;
             reserve.leave(own.seats.start);
             state.asked = false;
             if let Some(ring) = state.ring.take() {
@@ -249,7 +275,7 @@ impl Lane {
 
     /// A mark to be queued, if there is one left.
     pub(crate) fn mark(&self) -> Option<Mark> {
-        let mark = Mark { line: self.reserve.get().take_mark()? };
+        let mark = Mark { line: self.reserve.take_mark()? };
         mark.told().store(0, Ordering::Release);
         let told = (mark.line.device + Mark::TOLD) as u64;
         set_late(mark.line.host, [0, 0, 0, told, 1]);
@@ -258,11 +284,11 @@ impl Lane {
 
     /// Gives a mark back that was passed, or not queued.
     pub(crate) fn leave_mark(&self, mark: Mark) {
-        self.reserve.get().leave_mark(mark.line);
+        self.reserve.leave_mark(mark.line);
     }
 
     pub(crate) fn block_len(&self) -> usize {
-        self.reserve.get().block_len()
+        self.reserve.block_len()
     }
 
     /// How far apart two slots of one Block lie.
@@ -276,7 +302,7 @@ impl Lane {
     pub(crate) fn ring(&self, most: usize) -> usize {
         let mut state = lock(&self.state);
         if !state.asked {
-            let reserve = self.reserve.get();
+            let reserve = &self.reserve;
             state.asked = true;
             state.ring = reserve.take_ring(most).map(|seats| Ring::new(reserve, seats));
         }
@@ -293,7 +319,7 @@ impl Lane {
         pieces: usize,
         uses: impl Fn(usize) -> usize,
     ) -> Option<Slots> {
-        let (mut state, reserve) = (lock(&self.state), self.reserve.get());
+        let (mut state, reserve) = (lock(&self.state), &self.reserve);
         let LaneState { own, ring, told, .. } = &mut *state;
         let own = own.as_mut()?;
         let at = reserve.told(own.seats.start);
@@ -324,7 +350,7 @@ impl Lane {
 
     /// Whether streams are held by functions that do not return.
     pub(crate) fn parks(&self) -> bool {
-        self.reserve.get().parks()
+        self.reserve.parks()
     }
 
     pub(crate) fn open(&self, word: &AtomicU64, ticket: u64) {
@@ -362,7 +388,7 @@ pub(crate) struct Lanes {
     block_len: usize,
     threads_ahead: usize,
     count: AtomicUsize,
-    reserves: Mutex<Vec<(&'static str, Arc<Kept>)>>,
+    reserves: Mutex<Vec<(&'static str, Arc<Reserve>)>>,
     /// Held while a reserve is made.
     making: Mutex<()>,
     lanes: Mutex<HashMap<Key, Arc<Lane>>>,
@@ -400,7 +426,7 @@ impl Lanes {
         self.ready(device.as_ref(), streams, gpu).map(drop)
     }
 
-    fn ready(&self, device: &dyn Device, streams: &dyn Streams, gpu: u32) -> Result<(Arc<Kept>, usize)> {
+    fn ready(&self, device: &dyn Device, streams: &dyn Streams, gpu: u32) -> Result<(Arc<Reserve>, usize)> {
         let known = || {
             let reserves = lock(&self.reserves);
             reserves.iter().find(|(name, _)| *name == device.name()).map(|(_, known)| Arc::clone(known))
@@ -412,12 +438,12 @@ impl Lanes {
                 return Ok(known);
             }
             let count = self.count.load(Ordering::Relaxed);
-            let made = Arc::new(Kept::new(Reserve::make(device, streams, gpu, self.block_len, count)?));
+            let made = Reserve::make(device, streams, gpu, self.block_len, count)?;
             lock(&self.reserves).push((device.name(), Arc::clone(&made)));
             Ok::<_, Error>(made)
         };
         let reserve = known().map_or_else(make, Ok)?;
-        let kernel = reserve.get().kernel(streams, gpu)?;
+        let kernel = reserve.kernel(streams, gpu)?;
         Ok((reserve, kernel))
     }
 

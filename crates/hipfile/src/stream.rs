@@ -7,6 +7,7 @@ mod plan;
 mod queueing;
 mod refused;
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -65,6 +66,8 @@ struct Operation {
     /// What Block positions and file offsets agree by.
     quantum: u64,
     lane: Arc<Lane>,
+    /// Its place among those of its stream.
+    number: u64,
     seat: Seat,
     /// Where a large read is filled ahead.
     ahead: Option<Ahead>,
@@ -213,7 +216,10 @@ impl Driver {
         let direct = inner.router().may_go_direct(&file, buffer.place());
         // One order of submission for both the tickets and the stream.
         let _order = lock(&lane.order);
-        let seat = lane.enter()?;
+        if lane.has_refused() && streams.is_drained(stream) {
+            lane.passed(u64::MAX);
+        }
+        let (seat, number) = lane.enter()?;
         let lead = if fixed { first.file_offset as u64 % align } else { align - 1 } as usize;
         // What the kernel reaches, an APU's memory too, is read and written in place.
         let staged = !buffer.place().is_reached();
@@ -239,6 +245,7 @@ impl Driver {
             most,
             quantum: align,
             lane: Arc::clone(&lane),
+            number,
             seat,
             ahead,
             state: Mutex::new(State {
@@ -261,7 +268,7 @@ impl Driver {
             }),
             left: Condvar::new(),
         });
-        let queue = Queueing { streams, gpu, stream, operation: &operation };
+        let queue = Queueing { streams, gpu, stream, operation: &operation, given: Cell::new(0) };
         let mut queued = 0;
         queue.all(copies, direct, &mut queued).inspect_err(|_| queue.give_up(queued))
     }
@@ -380,6 +387,16 @@ impl Operation {
         }
     }
 
+    /// Waits until no thread has to do with it. Each waits for a read or a write.
+    fn await_threads(&self) -> MutexGuard<'_, State> {
+        let mut state = lock(&self.state);
+        while state.threads > 0 {
+            state.awaited = true;
+            state = self.left.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state
+    }
+
     /// Whether a thread is wanted; it counts as given then.
     fn wants_thread(&self) -> bool {
         let mut state = lock(&self.state);
@@ -438,17 +455,14 @@ unsafe extern "C" fn plan_write(data: *mut c_void) {
 unsafe extern "C" fn done(data: *mut c_void) {
     // SAFETY: as this function demands.
     let Call { operation, .. } = unsafe { *Box::from_raw(data.cast::<Call>()) };
-    let mut state = lock(&operation.state);
-    // The gate of a thread could not be queued: nothing else keeps the next operation off its Block and the word.
-    while state.threads > 0 {
-        state.awaited = true;
-        state = operation.left.wait(state).unwrap_or_else(PoisonError::into_inner);
-    }
+    // Where the gate of a thread could not be queued, nothing else keeps the next operation off its Block and the word.
+    let mut state = operation.await_threads();
     let (caller, result) = (state.caller.take(), state.result.take());
     let (uses, moved) = (state.uses.take(), state.walk.done());
     drop(state);
     drop(uses);
     // The seat first: who sees the result may submit again.
+    operation.lane.passed(operation.number);
     operation.lane.leave();
     if let Some(caller) = caller {
         let result = result.unwrap_or(Ok(moved));

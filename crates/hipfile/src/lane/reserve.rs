@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use super::{CELLS, Seat, Told, Words, lock};
 use crate::device::{Device, Pinned, Streams};
@@ -50,6 +50,11 @@ impl Free {
         Free { taken: vec![false; count], in_rings: 0 }
     }
 
+    /// Whether half of them are free.
+    fn is_roomy(&self) -> bool {
+        2 * self.taken.iter().filter(|taken| **taken).count() <= self.taken.len()
+    }
+
     fn take(&mut self) -> Option<usize> {
         let index = self.taken.iter().position(|taken| !taken)?;
         self.taken[index] = true;
@@ -84,8 +89,9 @@ impl Free {
     }
 }
 
-/// Reserves of drivers that are gone: pinned memory cannot be given back where a driver ends, so the next driver takes it.
-static KEPT: Mutex<Vec<Reserve>> = Mutex::new(Vec::new());
+/// All that were made. Pinned memory cannot be given back where a driver ends, with a stream in its last copy perhaps, so the
+/// next driver takes it, also while operations of the one before are under way.
+static MADE: Mutex<Vec<Arc<Reserve>>> = Mutex::new(Vec::new());
 
 impl Reserve {
     pub(super) fn make(
@@ -94,16 +100,17 @@ impl Reserve {
         gpu: u32,
         block_len: usize,
         count: usize,
-    ) -> Result<Reserve> {
+    ) -> Result<Arc<Reserve>> {
         let parks = !streams.can_wait(gpu);
-        let fits = |kept: &Reserve| {
-            (kept.runtime, kept.emulated, kept.block_len, kept.blocks.len(), kept.parks, kept.forks)
+        let fits = |made: &&Arc<Reserve>| {
+            (made.runtime, made.emulated, made.block_len, made.blocks.len(), made.parks, made.forks)
                 == (device.name(), device.is_emulated(), block_len, count, parks, sys::forks())
+                // Seats of streams that never come to their end are taken for good.
+                && lock(&made.free).is_roomy()
         };
-        if let Ok(mut kept) = KEPT.try_lock()
-            && let Some(at) = kept.iter().position(fits)
-        {
-            return Ok(kept.swap_remove(at));
+        // In a child of a fork the lock may never be free.
+        if let Some(made) = MADE.try_lock().ok().and_then(|made| made.iter().find(fits).cloned()) {
+            return Ok(made);
         }
         let memory = streams.alloc_pinned(gpu, count * (block_len + CONTROL) + LINE)?;
         let at = |offset, len| Pinned { host: memory.host + offset, device: memory.device + offset, len };
@@ -121,7 +128,7 @@ impl Reserve {
             }
             words.push(cells);
         }
-        Ok(Reserve {
+        let reserve = Arc::new(Reserve {
             runtime: device.name(),
             emulated: device.is_emulated(),
             block_len,
@@ -133,7 +140,11 @@ impl Reserve {
             words,
             kernels: Mutex::default(),
             forks: sys::forks(),
-        })
+        });
+        if let Ok(mut made) = MADE.try_lock() {
+            made.push(Arc::clone(&reserve));
+        }
+        Ok(reserve)
     }
 
     pub(super) fn kernel(&self, streams: &dyn Streams, gpu: u32) -> Result<usize> {
@@ -208,34 +219,6 @@ impl Reserve {
     }
 }
 
-/// Keeps what cannot be given back.
-#[derive(Debug)]
-pub(super) struct Kept(Option<Reserve>);
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        if let Some(reserve) = self.0.take()
-            && reserve.forks == sys::forks()
-            && let Ok(mut kept) = KEPT.try_lock()
-        {
-            kept.push(reserve);
-        }
-    }
-}
-
-impl Kept {
-    pub(super) fn new(reserve: Reserve) -> Kept {
-        Kept(Some(reserve))
-    }
-
-    pub(super) fn get(&self) -> &Reserve {
-        match &self.0 {
-            Some(reserve) => reserve,
-            None => unreachable!("it is taken out by drop only"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,6 +247,15 @@ mod tests {
         let mut free = Free::new(64);
         let lens = std::iter::from_fn(|| free.take_ring(32).map(|ring| ring.len()));
         assert_eq!(lens.collect::<Vec<_>>(), [16, 8, 4, 2, 2]);
+    }
+
+    #[test]
+    fn a_reserve_is_roomy_while_half_of_it_is_free() {
+        for (count, most) in [(1, 0), (2, 1), (4, 2), (5, 2)] {
+            let mut free = Free::new(count);
+            let roomy = std::iter::from_fn(|| free.is_roomy().then(|| free.take())?);
+            assert_eq!(roomy.count(), most + 1, "of {count}");
+        }
     }
 
     #[test]

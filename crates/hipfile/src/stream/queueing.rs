@@ -1,5 +1,6 @@
 //! What an operation gives to its stream: all of its commands, before the call that submits it returns. It moves nothing.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use super::ahead::{Ahead, arrive, park_ahead};
@@ -14,6 +15,8 @@ pub(super) struct Queueing<'a> {
     pub(super) gpu: u32,
     pub(super) stream: StreamPtr,
     pub(super) operation: &'a Arc<Operation>,
+    /// How many it took.
+    pub(super) given: Cell<usize>,
 }
 
 impl Queueing<'_> {
@@ -64,13 +67,13 @@ impl Queueing<'_> {
             if operation.lane.parks() {
                 self.call(park_ahead, piece as u64)?;
             } else {
-                self.streams.wait(self.gpu, self.stream, slot.word_address(), ticket)?;
+                self.wait(slot.word_address(), ticket)?;
             }
             *queued = piece + 1;
             let (kernel, late) = (operation.lane.kernel, slot.late_device());
             // SAFETY: the words are set before the wait is over, to a piece of the buffer, which is held, and of the slot's
             // Blocks; both stay until `done`, which comes after all copies.
-            unsafe { self.streams.copy(self.gpu, self.stream, kernel, late, cut.piece()) }?;
+            self.took(unsafe { self.streams.copy(self.gpu, self.stream, kernel, late, cut.piece()) })?;
         }
         Ok(())
     }
@@ -83,6 +86,16 @@ impl Queueing<'_> {
             // SAFETY: the stream did not take it.
             drop(unsafe { Box::from_raw(call) });
         }
+        self.took(queued)
+    }
+
+    fn wait(&self, word: usize, ticket: u64) -> Result<()> {
+        self.took(self.streams.wait(self.gpu, self.stream, word, ticket))
+    }
+
+    /// Counts a command if the stream took it.
+    fn took(&self, queued: Result<()>) -> Result<()> {
+        self.given.set(self.given.get() + usize::from(queued.is_ok()));
         queued
     }
 
@@ -98,7 +111,7 @@ impl Queueing<'_> {
         } else {
             self.call(hand_over, ticket)?;
         }
-        self.streams.wait(self.gpu, self.stream, operation.seat.word_address(), ticket)
+        self.wait(operation.seat.word_address(), ticket)
     }
 
     /// Whether the stream is here already. Then no function of the stream's need say so, which costs more than most reads,
@@ -114,6 +127,6 @@ impl Queueing<'_> {
         let most = operation.most.min(operation.seat.block.len);
         // SAFETY: the words are set before each copy to a piece of the buffer, which is held, and of the seat's Block;
         // both stay until `done`, which comes after all copies.
-        unsafe { self.streams.copy(self.gpu, self.stream, kernel, late, most) }
+        self.took(unsafe { self.streams.copy(self.gpu, self.stream, kernel, late, most) })
     }
 }

@@ -1,13 +1,11 @@
-//! How an operation ends whose commands the stream did not all take. It waits for no stream.
+//! How an operation ends whose commands the stream did not all take. It waits for no stream longer than a moment.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::queueing::Queueing;
-use super::{Operation, Uses, done, lock};
-use crate::buffer::BufferRecord;
-use crate::lane::Mark;
-use crate::usage::Hold;
+use super::{Uses, done, lock};
+use crate::lane::{Lane, Mark};
 
 /// How often, and at what intervals, a stream that takes nothing any more is asked whether it has nothing to do.
 const LOOKS: (u32, Duration) = (100, Duration::from_millis(1));
@@ -16,8 +14,8 @@ const LOOKS: (u32, Duration) = (100, Duration::from_millis(1));
 enum Passing {
     Marked(Mark),
     Passed,
-    /// It takes nothing and does not come to an end: its memory is never used again.
-    Never,
+    /// Only what comes of later operations tells.
+    Unknown,
 }
 
 impl Queueing<'_> {
@@ -35,20 +33,53 @@ impl Queueing<'_> {
 
     /// The stream takes no function, so that nothing of the stream's ends the operation.
     fn end_uncalled(&self) {
-        let (operation, lanes) = (Arc::clone(self.operation), self.operation.inner.lanes());
-        let (mut passing, mut buffer) = (self.passing(), None);
-        let mut look = move || operation.ends(&mut passing, &mut buffer);
-        if lanes.can_watch() {
-            return lanes.watch(Box::new(look));
-        }
-        // Without a thread that could look. What it waits for is a read or a write, or a stream that does not hang.
-        while !look() {
-            std::thread::sleep(LOOKS.1);
+        let operation = Arc::clone(self.operation);
+        let lane = Arc::clone(&operation.lane);
+        // A thread whose gate could not be queued works in the Block of whoever comes next. It waits for a read or a write.
+        let mut state = operation.await_threads();
+        let uses = state.uses.take();
+        drop(state);
+        // Nobody else has them: threads let go before they leave. Of the memory the stream may have to copy some nothing.
+        let buffer = uses.and_then(Arc::into_inner).map(|Uses { file, buffer }| {
+            drop(file);
+            buffer
+        });
+        match self.passing(&lane) {
+            Passing::Passed => {
+                drop(buffer);
+                lane.leave();
+            }
+            Passing::Marked(mark) if operation.inner.lanes().can_watch() => {
+                let mut ends = Some((mark, buffer));
+                operation.inner.lanes().watch(Box::new(move || {
+                    if ends.as_ref().is_some_and(|(mark, _)| !mark.is_passed()) {
+                        return false;
+                    }
+                    if let Some((mark, buffer)) = ends.take() {
+                        lane.leave_mark(mark);
+                        drop(buffer);
+                        lane.leave();
+                    }
+                    true
+                }));
+            }
+            Passing::Marked(mark) => self.end_later(move |lane| {
+                lane.leave_mark(mark);
+                drop(buffer);
+            }),
+            Passing::Unknown => self.end_later(move |_| drop(buffer)),
         }
     }
 
-    fn passing(&self) -> Passing {
-        let lane = &self.operation.lane;
+    /// Once something of the stream's says that it has passed the operation. Until then its memory is not used by others.
+    fn end_later(&self, end: impl FnOnce(&Lane) + Send + 'static) {
+        self.operation.lane.end_when_passed(self.operation.number, Box::new(end));
+    }
+
+    fn passing(&self, lane: &Lane) -> Passing {
+        if self.given.get() == 0 {
+            return Passing::Passed;
+        }
         if let Some(mark) = lane.mark() {
             // SAFETY: the words say that nothing is to be copied; their memory is never given back.
             let queued =
@@ -59,44 +90,11 @@ impl Queueing<'_> {
             lane.leave_mark(mark);
         }
         for _ in 0..LOOKS.0 {
-            if self.streams.is_idle(self.stream) {
+            if self.streams.is_drained(self.stream) {
                 return Passing::Passed;
             }
             std::thread::sleep(LOOKS.1);
         }
-        Passing::Never
-    }
-}
-
-impl Operation {
-    /// Lets go of the file once no thread has to do with the operation, and of the rest once the stream has passed it. Whether
-    /// that is done; functions of the stream's that come later find that there is nothing to do.
-    fn ends(&self, passing: &mut Passing, buffer: &mut Option<Hold<BufferRecord>>) -> bool {
-        let uses = {
-            let mut state = lock(&self.state);
-            if state.threads > 0 {
-                return false;
-            }
-            state.uses.take()
-        };
-        // Nobody else has them: threads let go before they leave.
-        if let Some(Uses { file, buffer: held }) = uses.and_then(Arc::into_inner) {
-            drop(file);
-            *buffer = Some(held);
-        }
-        match passing {
-            Passing::Marked(mark) if !mark.is_passed() => return false,
-            Passing::Never => {
-                std::mem::forget(buffer.take());
-                return true;
-            }
-            Passing::Marked(_) | Passing::Passed => {}
-        }
-        if let Passing::Marked(mark) = std::mem::replace(passing, Passing::Passed) {
-            self.lane.leave_mark(mark);
-        }
-        drop(buffer.take());
-        self.lane.leave();
-        true
+        Passing::Unknown
     }
 }

@@ -1,6 +1,8 @@
 //! What operations on streams promise beyond the bytes: what overlaps, what stays together, what a capture of somebody
 //! else's survives, what errors say.
 
+#[cfg(debug_assertions)]
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
@@ -342,12 +344,9 @@ fn a_stream_that_takes_no_function_keeps_nothing_in_use() {
             };
             let (driver, buffer) = (&bench.driver, bench.buffer.ptr());
             until("file", &|| driver.deregister_file(bench.id).is_ok());
-            // A stream that takes nothing at all, and of which the runtime does not say that it is idle, keeps the memory.
-            if also != Some(Function::hipModuleLaunchKernel) || flags == 1 {
-                until("buffer", &|| driver.deregister_buffer(buffer).is_ok());
-                // SAFETY: the buffer keeps the memory.
-                unsafe { driver.register_buffer(buffer, bench.buffer.len(), 0) }.unwrap();
-            }
+            until("buffer", &|| driver.deregister_buffer(buffer).is_ok());
+            // SAFETY: the buffer keeps the memory.
+            unsafe { driver.register_buffer(buffer, bench.buffer.len(), 0) }.unwrap();
             fault::clear();
             assert!(variables.take().is_none(), "{case}: no result after a refusal");
             let id = driver.register_file(std::os::fd::AsRawFd::as_raw_fd(&bench.file)).unwrap();
@@ -357,6 +356,123 @@ fn a_stream_that_takes_no_function_keeps_nothing_in_use() {
             assert_eq!(again.result().unwrap(), len, "{case}");
         }
     }
+}
+
+/// A stream that takes neither a function nor a copy, while it is held: what it was given before keeps the memory until it has
+/// passed that, and no longer, whichever way that is found out. One block, which other streams want too.
+#[test]
+fn a_stream_that_took_nothing_more_gives_its_memory_back() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
+    let _watchdog = Watchdog::new(120);
+    let refuse = |function, when| {
+        let fault = Fault::Error(HipError::LAUNCH_FAILURE);
+        fault::add(Rule { function, when, fault });
+    };
+    for (op, taken, held_meanwhile, flags) in [Op::Read, Op::Write].into_iter().flat_map(|op| {
+        [(0, false), (1, false), (1, true)]
+            .into_iter()
+            .flat_map(move |(taken, held)| [0, 1].map(|flags| (op, taken, held, flags)))
+    }) {
+        let case = format!("{op:?} on {flags}, {taken} taken, used while held: {held_meanwhile}");
+        let bench = Bench::new(STAGED, 65_536, |c| c.stream_len = 1);
+        let (stream, other, gate) = (Stream::new(flags), Stream::free(), word());
+        bench.driver.prepare_stream(stream.ptr()).unwrap();
+        let (driver, buffer) = (&bench.driver, bench.buffer.ptr());
+        let submit = |op, stream, variables: &std::sync::Arc<Variables>| {
+            enqueue(driver, op, bench.id, buffer, stream, 0, variables)
+        };
+        stream.hold(gate);
+        refuse(Function::hipLaunchHostFunc, When::From(taken + 1));
+        refuse(Function::hipModuleLaunchKernel, When::Every);
+        let refused = Variables::new(4096, 0, 0);
+        let got = submit(op, stream, &refused);
+        assert_eq!(got.unwrap_err().device_code(), Some(HipError::LAUNCH_FAILURE.0 as i32), "{case}");
+        fault::clear();
+        let again = Variables::new(4096, 0, 0);
+        if taken > 0 {
+            let occupied = submit(Op::Read, other, &Variables::new(4096, 0, 0));
+            assert!(occupied.is_err(), "{case}: the held stream has yet to pass what it took");
+            if held_meanwhile {
+                submit(Op::Read, stream, &again).unwrap();
+            }
+        }
+        let go_on = || {
+            gate.store(1, Ordering::Release);
+            stream.wait();
+        };
+        if taken > 0 {
+            go_on();
+            if !held_meanwhile {
+                submit(Op::Read, stream, &again).unwrap();
+                stream.wait();
+            }
+            assert_eq!(again.result().unwrap(), 4096, "{case}");
+        }
+        // Another stream finds the block; a watch may have to look once more before.
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        let last = Variables::new(4096, 0, 0);
+        while let Err(error) = submit(Op::Read, other, &last) {
+            assert!(std::time::Instant::now() < end, "{case}: the block is not given back: {error}");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        if taken == 0 {
+            // It was there while the stream was held: it had been given nothing. The copy of the other one is not.
+            go_on();
+        }
+        other.wait();
+        assert_eq!(last.result().unwrap(), 4096, "{case}");
+        assert!(refused.take().is_none(), "{case}: no result after a refusal");
+        while driver.deregister_buffer(buffer).is_err() {
+            assert!(std::time::Instant::now() < end, "{case}: the buffer stays in use");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        // SAFETY: the buffer keeps the memory.
+        unsafe { driver.register_buffer(buffer, bench.buffer.len(), 0) }.unwrap();
+    }
+}
+
+/// What such a stream keeps for good, since it is not used again, is not missed by the next driver.
+#[test]
+fn the_driver_after_one_whose_stream_kept_its_memory_has_enough() {
+    if !is_emulated_hip("faults are injected into HIP's functions") {
+        return;
+    }
+    let _watchdog = Watchdog::new(120);
+    let (stream, gate) = (Stream::free(), word());
+    for round in 0..3 {
+        let bench = Bench::new(STAGED, 65_536, |c| c.stream_len = 1);
+        let other = Stream::free();
+        bench.driver.prepare_stream(other.ptr()).unwrap();
+        let read = Variables::new(4096, 0, 0);
+        bench.read(other, 0, &read).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        other.wait();
+        assert_eq!(read.result().unwrap(), 4096, "round {round}");
+        stream.hold(gate);
+        for (function, when) in
+            [(Function::hipLaunchHostFunc, When::From(2)), (Function::hipModuleLaunchKernel, When::Every)]
+        {
+            fault::add(Rule { function, when, fault: Fault::Error(HipError::LAUNCH_FAILURE) });
+        }
+        bench.read(stream, 0, &Variables::new(4096, 0, 0)).unwrap_err();
+        fault::clear();
+        bench.driver.close();
+        // Nothing can be allocated, and no memory given back, while a stream is held.
+        gate.store(1, Ordering::Release);
+        stream.wait();
+        gate.store(0, Ordering::Release);
+    }
+}
+
+/// A stream that is held, and the word that lets it go on.
+#[cfg(debug_assertions)]
+fn held() -> (Bench, Stream, &'static AtomicU64) {
+    let bench = Bench::new(ALL, 2 << 20, |c| c.stream_len = 16 * c.block_len);
+    let (stream, gate) = (Stream::free(), word());
+    bench.driver.prepare_stream(stream.ptr()).unwrap();
+    stream.hold(gate);
+    (bench, stream, gate)
 }
 
 /// When direct access comes within reach between submission and execution, what was made ready for staging is staged: a write is
@@ -370,10 +486,7 @@ fn what_is_to_be_staged_stays_so_when_direct_access_comes_within_reach() {
     }
     let _watchdog = Watchdog::new(60);
     for (op, len) in [(Op::Write, 65_536), (Op::Read, 65_536), (Op::Read, 2 << 20), (Op::Write, 2 << 20)] {
-        let bench = Bench::new(ALL, 2 << 20, |c| c.stream_len = 16 * c.block_len);
-        let (stream, gate) = (Stream::free(), word());
-        bench.driver.prepare_stream(stream.ptr()).unwrap();
-        stream.hold(gate);
+        let (bench, stream, gate) = held();
         inject(Site::FileReopen, When::Every, What::Errno(libc::EMFILE));
         let variables = Variables::new(len, 0, 0);
         enqueue(&bench.driver, op, bench.id, bench.buffer.ptr(), stream, 0, &variables).unwrap();
@@ -406,10 +519,7 @@ fn without_threads_a_stream_stages_what_it_does_itself() {
     }
     let _watchdog = Watchdog::new(60);
     for (op, len) in [(Op::Write, 65_536), (Op::Read, 65_536), (Op::Write, 700_001), (Op::Read, 2 << 20)] {
-        let bench = Bench::new(ALL, 2 << 20, |c| c.stream_len = 16 * c.block_len);
-        let (stream, gate) = (Stream::free(), word());
-        bench.driver.prepare_stream(stream.ptr()).unwrap();
-        stream.hold(gate);
+        let (bench, stream, gate) = held();
         inject(Site::ThreadStart, When::Every, What::Errno(libc::EAGAIN));
         let variables = Variables::new(len, 0, 0);
         enqueue(&bench.driver, op, bench.id, bench.buffer.ptr(), stream, 0, &variables).unwrap();

@@ -43,6 +43,29 @@ fn sixty_four_threads_use_eight_streams_each() {
     assert_eq!(read, (THREADS * STREAMS * BURST * bursts * LEN) as u64);
 }
 
+/// A driver that is opened while another one is there, its last operations under way perhaps, takes no memory of its own.
+#[test]
+fn drivers_that_are_open_at_once_share_the_memory_of_streams() {
+    if !is_emulated_hip("its calls are counted") {
+        return;
+    }
+    let _watchdog = Watchdog::new(60);
+    let stream = Stream::free();
+    let mut open = Vec::new();
+    for turn in 0..5 {
+        let bench = Bench::new(&["uring", "bounce"], 64 << 10, |c| c.stream_len = 4 * c.block_len);
+        bench.driver.prepare_stream(stream.ptr()).unwrap();
+        assert_eq!(hip_emu::fault::calls("hipHostMalloc"), 1, "driver {turn}");
+        open.push(bench);
+    }
+    for bench in &open {
+        let variables = Variables::new(4096, 0, 0);
+        bench.read(stream, 0, &variables).unwrap();
+        stream.wait();
+        assert_eq!(variables.result().unwrap(), 4096);
+    }
+}
+
 fn work(bench: &Bench, thread: usize, bursts: usize) {
     let driver = &bench.driver;
     for burst in 0..bursts {
