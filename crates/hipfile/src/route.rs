@@ -66,6 +66,12 @@ fn retry(error: &Error) -> Option<Reason> {
     RETRY.iter().find(|(number, _)| *number == errno).map(|(_, reason)| *reason)
 }
 
+/// Whether a write met the end of the room there is. A direct engine's driver says so of all that it was given, also after
+/// part of that was written; engines that stage say how far they came.
+fn is_without_room(op: Op, errno: Option<i32>) -> bool {
+    op == Op::Write && matches!(errno, Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
+}
+
 /// Where the GPU's window is small that is the likely cause of what drivers say of memory and paths that do not suit.
 fn blamed(why: Reason, transfer: &Transfer<'_>) -> Reason {
     let path = matches!(
@@ -447,6 +453,16 @@ impl Router {
                             }
                             walk.excluded |= bit;
                             walk.given_up = Some(why);
+                        }
+                        None if choice.engine.is_direct()
+                            && self.fallback != Fallback::Forbid
+                            // A file system of the program's own says itself how far it came.
+                            && !is_users(transfer)
+                            && is_without_room(op, errno) =>
+                        {
+                            log::given_up(transfer.file, choice.engine.name(), Reason::Refused, errno);
+                            walk.excluded |= bit;
+                            walk.given_up = Some(Reason::Refused);
                         }
                         // O_DIRECT was accepted at open and is refused now: the page cache will do.
                         Some(_) if part.cache == Cache::Around => transfer.file.refuse_direct(op),

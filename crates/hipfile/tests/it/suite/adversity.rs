@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hipfile::{Buffer, Config, Driver, Error, EventStatus, File, Op, PageCache, RawBatch};
 use test_support::fuse;
@@ -189,7 +189,7 @@ impl Setup {
 
 /// Writes until the storage takes no more: each count is right, what was counted is there, then comes the error. When there is
 /// room again, it goes on.
-fn fills_up(storage: &Storage, errno: i32, make_scarce: impl Fn(), make_room: impl Fn()) {
+fn fills_up(storage: &Storage, errno: i32, room: Option<u64>, make_scarce: impl Fn(), make_room: impl Fn()) {
     for engines in BOTH {
         for by_batch in [false, true] {
             for cache in [PageCache::Buffered, PageCache::Direct] {
@@ -211,6 +211,8 @@ fn fills_up(storage: &Storage, errno: i32, make_scarce: impl Fn(), make_room: im
                 assert_eq!(error.os_error(), Some(errno), "{what}");
                 let written = std::fs::read(storage.path("f")).unwrap();
                 assert!(written.len() as u64 >= at, "{what}");
+                // Past the host too, where the driver does not say how far it came.
+                assert!(room.is_none_or(|room| room == at), "{what}: all that there is room for");
                 let whole = |piece: &(u64, usize)| {
                     let (from, n) = (piece.0 as usize, piece.1);
                     written[from..from + n] == pattern()[..n]
@@ -236,6 +238,7 @@ fn a_full_file_system_gives_the_prefix_and_then_enospc() {
     fills_up(
         &storage,
         libc::ENOSPC,
+        None,
         || {},
         || {
             std::fs::File::options().write(true).open(storage.path("f")).unwrap().set_len(0).unwrap();
@@ -264,6 +267,7 @@ fn a_quota_gives_the_prefix_and_then_edquot() {
     fills_up(
         &storage,
         libc::EDQUOT,
+        None,
         || {
             // What was removed is counted until the transaction ends.
             let _ = std::process::Command::new("sync").arg("-f").arg(storage.folder()).status();
@@ -279,8 +283,9 @@ fn the_limit_of_file_sizes_gives_the_prefix_and_then_efbig() {
     // SAFETY: no handler is installed, the signal is ignored.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let storage = Storage::here();
-    limit(libc::RLIMIT_FSIZE, 3 * LEN as u64 + 100 * KIB as u64 + 512);
-    fills_up(&storage, libc::EFBIG, || {}, || {});
+    let room = 3 * LEN as u64 + 100 * KIB as u64 + 512;
+    limit(libc::RLIMIT_FSIZE, room);
+    fills_up(&storage, libc::EFBIG, Some(room), || {}, || {});
 }
 
 /// All that is open goes bad; each answer is the system's, quickly, and another file system works as before.
@@ -340,6 +345,7 @@ fn a_block_device_that_is_detached_under_io_gives_what_is_there_and_then_an_erro
             Ok(said) if said.status.success() => String::from_utf8(said.stdout).unwrap().trim().to_owned(),
             other => return skip("a loop device", &format!("losetup: {other:?}")),
         };
+        let _detaches = test_support::afterwards::Afterwards::detach(&image);
         std::os::unix::fs::symlink(&device, storage.path("f")).unwrap();
         let told = |arguments: &[&str]| {
             let done = Command::new("losetup").args(arguments).arg(&device).output().unwrap();
@@ -428,7 +434,6 @@ fn storage_that_hangs_holds_up_only_who_asked_it() {
     let open = std::fs::File::open(at.path().join(fuse::NAME)).unwrap();
     let hung = driver.register_file(open.as_raw_fd()).unwrap();
     let memory = Buffer::alloc(&driver, 0, LEN).unwrap();
-    let began = Instant::now();
     std::thread::scope(|scope| {
         let (driver, ptr) = (&driver, memory.ptr());
         // SAFETY: the memory is kept.
@@ -461,7 +466,6 @@ fn storage_that_hangs_holds_up_only_who_asked_it() {
         // The driver closes without waiting for it.
         driver.close();
         assert!(readers.iter().all(|reader| !reader.is_finished()));
-        assert!(began.elapsed() < Duration::from_secs(30));
         std::thread::scope(|inner| {
             let destroying = inner.spawn(|| batch.destroy());
             std::thread::sleep(Duration::from_millis(700));

@@ -171,9 +171,10 @@ fn behaviour_43_a_registration_never_outlives_its_allocation() {
     }
 }
 
-/// What hands memory on to other devices does it by whole pages or more: none of the callers has to know.
+/// What hands memory on to other devices does it by whole pages or more: none of the callers has to know. Whole pages that lie in
+/// memory as they lie in the file go past the host.
 #[test]
-fn behaviour_36_memory_that_begins_and_ends_within_pages_is_served_directly() {
+fn behaviour_36_memory_that_begins_and_ends_within_pages_is_served() {
     const LEN: usize = (1 << 20) - 512;
     if !is_emulated_hip("it reads what lies around the memory") {
         return;
@@ -182,11 +183,23 @@ fn behaviour_36_memory_that_begins_and_ends_within_pages_is_served_directly() {
         let (driver, storage) = (driver_with(engines, |_| {}), Storage::here());
         let (file, content) = storage.random_file(2 << 20);
         let file = File::register(&driver, file).unwrap();
+        let goes_direct = driver.file_info(file.id()).unwrap().engine == "p2p";
         let mut memory = Memory::new(Kind::Device, (1 << 20) + 512, 3);
         let inside = DevPtr(memory.ptr().0 + 512);
         register(&driver, inside.0, LEN).unwrap();
-        // All of it, a part, and one that begins within a page of the registration.
-        for (len, at, offset) in [(LEN, 0, 0), (64 << 10, 4096, 3584), (700_001, 77, 4097)] {
+        let mut whole = 0;
+        // All of it, one that begins within a page of the registration, and parts that lie as in the file.
+        for (len, at, offset) in [
+            (LEN, 0, 0),
+            (700_001, 77, 4097),
+            (64 << 10, 4096, 3584),
+            (700_001, 512, 0),
+            (8191, 77, 4096 - 512 + 77),
+        ] {
+            if (512 + offset as i64 - at) % 4096 == 0 {
+                let (start, end) = (at as usize, at as usize + len);
+                whole += end / 4096 * 4096 - start.next_multiple_of(4096);
+            }
             // SAFETY: the memory is kept.
             let n = unsafe { driver.read(file.id(), inside, len, at, offset as i64) }.unwrap();
             assert_eq!(n, len);
@@ -196,6 +209,11 @@ fn behaviour_36_memory_that_begins_and_ends_within_pages_is_served_directly() {
             assert_eq!(unsafe { driver.write(file.id(), inside, len, at, offset as i64) }.unwrap(), len);
         }
         assert!(std::fs::read(storage.path("f")).unwrap() == content, "what was read was written again");
+        let stats = driver.stats();
+        for side in [&stats.read, &stats.write] {
+            let direct = side.iter().find(|e| e.engine == "p2p").map_or(0, |e| e.bytes);
+            assert_eq!(direct, if goes_direct { whole as u64 } else { 0 }, "{engines:?}");
+        }
         driver.deregister_buffer(inside).unwrap();
     }
 }

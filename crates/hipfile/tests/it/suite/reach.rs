@@ -59,6 +59,24 @@ fn behaviour_37_pinning_may_fail_at_any_time() {
     assert!(pinned >= 4, "pinning was tried {pinned} times");
 }
 
+/// Reads all of the file and writes it back: both are right, and staged for this reason.
+#[track_caller]
+fn is_staged(driver: &Driver, file: &std::fs::File, content: &[u8], due: Reason) {
+    let len = content.len();
+    let id = driver.register_file(file.as_raw_fd()).unwrap();
+    let buffer = Buffer::alloc(driver, 0, len).unwrap();
+    // SAFETY: the range lies in the buffer, which nobody else uses; here and below.
+    assert_eq!(unsafe { driver.read(id, buffer.ptr(), len, 0, 0) }.unwrap(), len);
+    assert!(content_of(&buffer, len) == content);
+    // SAFETY: as above.
+    assert_eq!(unsafe { driver.write(id, buffer.ptr(), len, 0, 0) }.unwrap(), len);
+    let stats = driver.file_info(id).unwrap().stats;
+    for staged in [&stats.read_staged, &stats.write_staged] {
+        let told: Vec<_> = staged.iter().map(|staged| (staged.reason, staged.bytes)).collect();
+        assert_eq!(told, [(due, len as u64)], "{:?}", driver.config());
+    }
+}
+
 #[test]
 fn behaviour_38_a_gpu_that_storage_cannot_reach_is_said_so_and_served() {
     if !is_emulated_hip("faults are injected into HIP's functions") {
@@ -77,19 +95,7 @@ fn behaviour_38_a_gpu_that_storage_cannot_reach_is_said_so_and_served() {
         for function in [Function::hipAmdFileRead, Function::hipAmdFileWrite] {
             fault::add(Rule { function, when: When::Every, fault: Fault::Status(errno) });
         }
-        let driver = driver_with(ALL, |_| {});
-        let id = driver.register_file(file.as_raw_fd()).unwrap();
-        let buffer = Buffer::alloc(&driver, 0, LEN).unwrap();
-        // SAFETY: the range lies in the buffer, which nobody else uses; here and below.
-        assert_eq!(unsafe { driver.read(id, buffer.ptr(), LEN, 0, 0) }.unwrap(), LEN);
-        assert!(content_of(&buffer, LEN) == content);
-        // SAFETY: as above.
-        assert_eq!(unsafe { driver.write(id, buffer.ptr(), LEN, 0, 0) }.unwrap(), LEN);
-        let stats = driver.file_info(id).unwrap().stats;
-        for staged in [&stats.read_staged, &stats.write_staged] {
-            let told: Vec<_> = staged.iter().map(|staged| (staged.reason, staged.bytes)).collect();
-            assert_eq!(told, [(reason, LEN as u64)], "errno {errno}");
-        }
+        is_staged(&driver_with(ALL, |_| {}), &file, &content, reason);
         fault::clear();
     }
     assert!(std::fs::read(storage.path("f")).unwrap() == content);
@@ -120,19 +126,7 @@ fn behaviour_38_a_small_window_is_named_as_the_reason() {
         }
         for skip_topology in [false, true] {
             let driver = driver_with(ALL, |c| c.skip_topology = skip_topology);
-            let id = driver.register_file(file.as_raw_fd()).unwrap();
-            let buffer = Buffer::alloc(&driver, 0, LEN).unwrap();
-            // SAFETY: the range lies in the buffer, which nobody else uses; here and below.
-            assert_eq!(unsafe { driver.read(id, buffer.ptr(), LEN, 0, 0) }.unwrap(), LEN);
-            assert!(content_of(&buffer, LEN) == content);
-            // SAFETY: as above.
-            assert_eq!(unsafe { driver.write(id, buffer.ptr(), LEN, 0, 0) }.unwrap(), LEN);
-            let stats = driver.file_info(id).unwrap().stats;
-            let due = if skip_topology { Reason::NoMemory } else { reason };
-            for staged in [&stats.read_staged, &stats.write_staged] {
-                let told: Vec<_> = staged.iter().map(|staged| (staged.reason, staged.bytes)).collect();
-                assert_eq!(told, [(due, LEN as u64)], "{window:?}, {skip_topology}");
-            }
+            is_staged(&driver, &file, &content, if skip_topology { Reason::NoMemory } else { reason });
         }
         fault::clear();
     }
