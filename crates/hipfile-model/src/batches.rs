@@ -1,13 +1,13 @@
 //! Batches: entries that are submitted, carried, lost, canceled, collected and given up, all at the same time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::desk::{Desk, Event, EventStatus, Offer, Serving, Stall, Work};
 use crate::explore;
 use crate::slots::Refused;
 use crate::sync::{Arc, thread};
-use crate::ticket::{Ending, Ticket};
+use crate::ticket::{self, Ending, Ticket};
 use crate::workers::{Came, Workers};
 
 /// What becomes of an entry that is carried.
@@ -59,11 +59,13 @@ impl Work for Piece {
 }
 
 fn serve(serving: &Serving<'_, Piece>, first: Option<Piece>, most: usize, reads_only: bool) -> usize {
-    let mut first = first;
-    for carried in 0..most {
-        let Some(piece) = first.take().or_else(|| serving.desk.start(reads_only, None)) else {
-            return carried;
-        };
+    let (mut first, mut ahead, mut done, mut carried) = (first, VecDeque::new(), Vec::new(), 0);
+    while carried < most {
+        if first.is_none() && ahead.is_empty() {
+            serving.desk.start_some(reads_only, 2.min(most - carried), &mut ahead);
+        }
+        let Some(piece) = first.take().or_else(|| ahead.pop_front()) else { break };
+        carried += 1;
         let world = Arc::clone(&piece.world);
         world.running.fetch_add(1, Ordering::Relaxed);
         thread::yield_now();
@@ -73,10 +75,17 @@ fn serve(serving: &Serving<'_, Piece>, first: Option<Piece>, most: usize, reads_
                 world.ended.fetch_add(1, Ordering::Relaxed);
                 drop(piece);
             }
-            Fate::Read | Fate::Write => piece.end(Ending::Done(Ok(1))),
+            Fate::Write => piece.end(Ending::Done(Ok(1))),
+            Fate::Read => {
+                world.ended.fetch_add(1, Ordering::Relaxed);
+                done.push((piece.ticket, 1));
+            }
+        }
+        if ahead.is_empty() {
+            ticket::complete_all(&mut done);
         }
     }
-    most
+    carried
 }
 
 /// A batch, and threads for it.
@@ -252,7 +261,7 @@ pub fn a_wait_ends_with_the_event_it_waits_for(runs: usize) {
             let batch = batch.clone();
             thread::spawn(move || batch.poll(2, 2).len())
         };
-        let (first, second) = (batch.desk.start(false, None), batch.desk.start(false, None));
+        let (first, second) = (batch.desk.start(false), batch.desk.start(false));
         first.expect("it waits").end(Ending::Done(Ok(1)));
         assert_eq!(one.join().expect("no panic"), 1);
         second.expect("it waits").end(Ending::Done(Ok(1)));
@@ -265,7 +274,7 @@ pub fn destroying_releases_before_it_waits(runs: usize) {
     explore(runs, || {
         let batch = Batch::new(2, 1);
         batch.hand_in(0, &[Fate::Write, Fate::Write], 0).expect("room");
-        let running = batch.desk.start(false, None).expect("it waits");
+        let running = batch.desk.start(false).expect("it waits");
         let waiter = {
             let batch = batch.clone();
             thread::spawn(move || batch.poll(2, 2).len())

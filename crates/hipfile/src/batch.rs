@@ -1,6 +1,7 @@
 //! Batches: many transfers handed over in one call and collected later. Which state an entry is in is kept by `desk`, what
 //! carries it is decided by `route`; here they meet what entries are and the threads.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +14,13 @@ use crate::engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::notice;
 use crate::op::Op;
-use crate::queued::{Queued, Request, Source};
+use crate::queued::{Kind, Queued, Request, Source};
 use crate::registry::Registry;
 use crate::route::Way;
 use crate::slots::Refused;
 use crate::stats::{self, Event as Counted, Split};
 use crate::sys;
-use crate::ticket::Ending;
+use crate::ticket::{self, Ending, Ticket};
 use crate::transfer::{self, Cache};
 use crate::workers::Came;
 
@@ -31,6 +32,8 @@ const TURN: usize = 256;
 /// When one thread has taken this much for its queue and more is waiting, another joins it.
 const SHARE: usize = 64;
 const SHARE_BYTES: usize = 4 << 20;
+/// How many entries a thread starts at once for its queue.
+const AT_ONCE: usize = 8;
 /// Entries up to this size keep a thread busy rather than waiting.
 const SMALL: usize = 64 << 10;
 /// How many threads serve one batch whose entries mostly wait for storage.
@@ -345,10 +348,10 @@ fn serve(
     reads_only: bool,
 ) -> usize {
     let (desk, mut left) = (serving.desk, most);
+    let mut ahead = VecDeque::new();
     while left > 0 {
-        let Some(Waiting { queued, driver }) = first.take().or_else(|| desk.start(reads_only, None)) else {
-            break;
-        };
+        let next = first.take().or_else(|| ahead.pop_front()).or_else(|| desk.start(reads_only));
+        let Some(Waiting { queued, driver }) = next else { break };
         serving.last = driver;
         let driver = &serving.last;
         let way = queued.transfer().and_then(|transfer| driver.router().queue_for(&transfer));
@@ -362,12 +365,26 @@ fn serve(
             continue;
         };
         let first = Some(queued);
-        let mut turn =
-            Turn { desk, driver, way, first, odd: None, left, taken: 0, bytes: 0, again, reads_only };
+        let mut turn = Turn {
+            desk,
+            driver,
+            way,
+            first,
+            ahead: &mut ahead,
+            odd: None,
+            left,
+            taken: 0,
+            bytes: 0,
+            again,
+            kind: None,
+            done: Vec::new(),
+            reads_only,
+        };
         match driver.router().queue(way) {
             Some(queue) => queue.run(&mut turn),
             None => turn.again.extend(turn.first.take()),
         }
+        turn.landed();
         let Turn { odd, again, left: rest, .. } = turn;
         left = rest;
         for queued in again {
@@ -398,13 +415,44 @@ struct Turn<'a> {
     driver: &'a Arc<Inner>,
     way: Way,
     first: Option<Queued>,
+    /// Started, to be looked at next.
+    ahead: &'a mut VecDeque<Waiting>,
     /// Started, and found to go another way.
     odd: Option<Waiting>,
     left: usize,
     taken: usize,
     bytes: usize,
     again: Vec<Queued>,
+    /// What was found out to go this way last.
+    kind: Option<Kind>,
+    /// Moved, and nobody was told yet.
+    done: Vec<(Ticket, usize)>,
     reads_only: bool,
+}
+
+impl Turn<'_> {
+    /// Whether an entry goes the same way. Of one that is like the one before in all that ways depend on it is known; what
+    /// is in the page cache is found out by reading.
+    fn goes_along(&mut self, queued: &Queued) -> bool {
+        let kind = queued.kind();
+        if self.way.cache != Cache::Around && self.kind == Some(kind) {
+            return true;
+        }
+        let way = queued.transfer().and_then(|transfer| self.driver.router().queue_for(&transfer));
+        let same = way == Some(self.way);
+        self.kind = (same && queued.is_fine()).then_some(kind);
+        same
+    }
+
+    /// Entries are started several at once: each time others are kept from it.
+    fn start(&mut self) -> Option<Waiting> {
+        if self.ahead.is_empty() && self.ahead.try_reserve(AT_ONCE).is_ok() {
+            self.desk.start_some(self.reads_only, AT_ONCE.min(self.left), self.ahead);
+        }
+        let waiting = self.ahead.pop_front()?;
+        waiting.queued.reached(self.way.engine());
+        Some(waiting)
+    }
 }
 
 impl Source for Turn<'_> {
@@ -416,12 +464,8 @@ impl Source for Turn<'_> {
             }
             None if self.odd.is_some() || self.left == 0 => return None,
             None => {
-                let waiting = self.desk.start(self.reads_only, Some(self.way.engine()))?;
-                let same = Arc::ptr_eq(&waiting.driver, self.driver)
-                    && waiting
-                        .queued
-                        .transfer()
-                        .is_some_and(|transfer| self.driver.router().queue_for(&transfer) == Some(self.way));
+                let waiting = self.start()?;
+                let same = Arc::ptr_eq(&waiting.driver, self.driver) && self.goes_along(&waiting.queued);
                 if !same {
                     self.odd = Some(waiting);
                     return None;
@@ -449,7 +493,15 @@ impl Source for Turn<'_> {
         let (engines, timed) = (1 << self.way.engine(), piece.began.is_some());
         let split = Split { staged: len, engines, timed, ..Split::default() };
         self.driver.count_entry(piece.op(), &Ok(len), split, piece.since);
-        piece.done(Ok(len));
+        if self.done.try_reserve(1).is_ok() {
+            self.done.push(piece.let_go());
+        } else {
+            piece.done(Ok(len));
+        }
+    }
+
+    fn landed(&mut self) {
+        ticket::complete_all(&mut self.done);
     }
 
     fn again(&mut self, piece: Queued) {

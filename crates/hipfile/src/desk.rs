@@ -143,6 +143,16 @@ impl<W: Work> State<W> {
         Some((place, work))
     }
 
+    /// Takes an entry that ended out of its place.
+    fn end(&mut self, place: usize, status: EventStatus) {
+        let Some(Place { cookie, .. }) = self.places[place].take() else {
+            unreachable!("a ticket tells once, and until then nobody has its place");
+        };
+        self.free.push(place);
+        self.slots.finish(Event { cookie, status });
+        self.events += 1;
+    }
+
     /// When the entry that has waited longest is to end.
     fn next_to_expire(&self) -> Option<Instant> {
         let (place, _) = self.slots.first()?;
@@ -265,13 +275,24 @@ impl<W: Work> Desk<W> {
         late.into_iter().for_each(|(_, work)| work.end(Ending::TimedOut));
     }
 
-    /// Starts the entry that has waited longest, for a thread that will give it to that engine, if it knows; none that is a
-    /// write, if only reads are wanted.
-    pub(crate) fn start(&self, reads_only: bool, engine: Option<u8>) -> Option<W> {
+    /// Starts the entry that has waited longest; none that is a write, if only reads are wanted.
+    pub(crate) fn start(&self, reads_only: bool) -> Option<W> {
         self.expire();
         let (place, work) = self.lock().start(reads_only)?;
-        self.engines[place].store(engine.unwrap_or(NO_ENGINE), Ordering::Relaxed);
+        self.engines[place].store(NO_ENGINE, Ordering::Relaxed);
         Some(work)
+    }
+
+    /// As [`Desk::start`], several at once: no more than `most`, and few when others would find none then.
+    pub(crate) fn start_some(&self, reads_only: bool, most: usize, into: &mut VecDeque<W>) {
+        self.expire();
+        let mut state = self.lock();
+        let share = state.slots.waiting() / (2 * state.serving.max(1));
+        for _ in 0..share.clamp(1, most) {
+            let Some((place, work)) = state.start(reads_only) else { break };
+            self.engines[place].store(NO_ENGINE, Ordering::Relaxed);
+            into.push_back(work);
+        }
     }
 
     /// Starts a read for a caller who waits for `wanted` events, and counts him as serving; how many he lacks.
@@ -393,6 +414,16 @@ impl<W: Work> Desk<W> {
         state
     }
 
+    /// Tells those who wait, if there is what they want.
+    fn tell(&self, mut state: MutexGuard<'_, State<W>>) {
+        self.ended.store(state.events, Ordering::Relaxed);
+        if state.slots.finished() >= state.wanted || state.slots.in_flight() == 0 {
+            state.wanted = usize::MAX;
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+
     fn stall(&self, state: &State<W>, waited: Duration, now: Instant) -> Stall<W::Note> {
         let running = state.places.iter().zip(&self.engines);
         let running = running.filter_map(|(place, engine)| Some((place.as_ref()?, engine)));
@@ -417,20 +448,17 @@ impl<W: Work> Complete for Desk<W> {
             Ending::Canceled => EventStatus::Canceled,
             Ending::TimedOut => EventStatus::TimedOut,
         };
-        let place = tag as usize;
         let mut state = self.lock();
-        let Some(Place { cookie, .. }) = state.places[place].take() else {
-            unreachable!("a ticket tells once, and until then nobody has its place");
-        };
-        state.free.push(place);
-        state.slots.finish(Event { cookie, status });
-        state.events += 1;
-        self.ended.store(state.events, Ordering::Relaxed);
-        if state.slots.finished() >= state.wanted || state.slots.in_flight() == 0 {
-            state.wanted = usize::MAX;
-            drop(state);
-            self.changed.notify_all();
+        state.end(tag as usize, status);
+        self.tell(state);
+    }
+
+    fn complete_all(&self, moved: &mut dyn Iterator<Item = (u64, usize)>) {
+        let mut state = self.lock();
+        for (tag, moved) in moved {
+            state.end(tag as usize, EventStatus::Complete(moved));
         }
+        self.tell(state);
     }
 
     fn reached(&self, tag: u64, engine: u8) {

@@ -21,6 +21,21 @@ pub(crate) struct Request {
     pub(crate) file_offset: u64,
 }
 
+/// What requests have in common that go the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    op: Op,
+    /// The records, by their addresses.
+    file: usize,
+    buffer: usize,
+    len: usize,
+    /// How the places in the file and in the memory are aligned.
+    within: [usize; 2],
+}
+
+/// What places are aligned to at most, but for files of large blocks.
+const ALIGN: usize = 4096;
+
 /// A request to be carried out later, and whom to tell.
 #[derive(Debug)]
 pub(crate) struct Queued {
@@ -51,6 +66,24 @@ impl Queued {
         self.request.op
     }
 
+    /// Whether its [`Kind`] says how its places are aligned for whatever wants them to be.
+    pub(crate) fn is_fine(&self) -> bool {
+        let align = self.request.file.direct_align();
+        align.is_none_or(|align| align.of_offsets(self.request.op).max(align.mem) as usize <= ALIGN)
+    }
+
+    /// All that its way depends on, but for what is in the page cache; if it [is fine](Queued::is_fine).
+    pub(crate) fn kind(&self) -> Kind {
+        let Request { op, file, buffer, offset, len, file_offset } = &self.request;
+        Kind {
+            op: *op,
+            file: std::ptr::from_ref::<FileRecord>(file).addr(),
+            buffer: std::ptr::from_ref::<BufferRecord>(buffer).addr(),
+            len: *len,
+            within: [*file_offset as usize % ALIGN, offset % ALIGN],
+        }
+    }
+
     /// The transfer itself; `None` only for a range that was never checked.
     pub(crate) fn transfer(&self) -> Option<Transfer<'_>> {
         let Request { op, file, buffer, offset, len, file_offset } = &self.request;
@@ -65,9 +98,13 @@ impl Queued {
 
     /// Lets go of file and memory, then tells.
     pub(crate) fn end(self, ending: Ending) {
+        self.let_go().0.complete(ending);
+    }
+
+    /// Lets go of file and memory. The ticket is still to tell; with it comes the length.
+    pub(crate) fn let_go(self) -> (Ticket, usize) {
         let Queued { request, ticket, .. } = self;
-        drop(request);
-        ticket.complete(ending);
+        (ticket, request.len)
     }
 
     /// As [`Queued::end`], for one that ran.
@@ -83,6 +120,9 @@ pub(crate) trait Source {
 
     /// A piece that was moved wholly.
     fn moved(&mut self, piece: Queued);
+
+    /// Those that were moved may be told of together: more is not to be had at once.
+    fn landed(&mut self) {}
 
     /// A piece that was not, for whatever reason: it is to be carried out in the ordinary way. What part of it moved
     /// does no harm.

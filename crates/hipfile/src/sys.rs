@@ -291,9 +291,7 @@ pub(crate) fn cachestat(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<Cac
 /// Whether one byte can be read without waiting for storage; `None` when the file system cannot say. A miss starts
 /// the kernel's read-ahead, so this is the second choice.
 pub(crate) fn readable_now(fd: BorrowedFd<'_>, offset: u64) -> Option<bool> {
-    let mut byte = [0; 1];
-    let mut parts = [std::io::IoSliceMut::new(&mut byte)];
-    match rustix::io::preadv2(fd, &mut parts, offset, rustix::io::ReadWriteFlags::NOWAIT) {
+    match pread_now(fd, &mut [0; 1], offset) {
         Ok(_) => Some(true),
         Err(rustix::io::Errno::AGAIN) => Some(false),
         Err(_) => None,
@@ -302,10 +300,17 @@ pub(crate) fn readable_now(fd: BorrowedFd<'_>, offset: u64) -> Option<bool> {
 
 /// Reads all of `to` without waiting for storage; whether that was possible. If not, some of it may have been written.
 pub(crate) fn read_now(fd: RawFd, to: &mut [u8], offset: u64) -> bool {
-    let part = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
-    // SAFETY: the one part is a slice that may be written to; a number that names no open file gives EBADF.
-    let got = unsafe { libc::preadv2(fd, &raw const part, 1, offset as i64, libc::RWF_NOWAIT) };
-    usize::try_from(got) == Ok(to.len())
+    let len = to.len();
+    // SAFETY: for one call, which takes any number: one that names no open file gives EBADF.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    pread_now(fd, to, offset) == Ok(len)
+}
+
+/// Reads what can be had without waiting for storage. Not by libc, which makes each a point where the thread can be canceled:
+/// as slow as a twentieth of the read.
+fn pread_now(fd: BorrowedFd<'_>, to: &mut [u8], offset: u64) -> rustix::io::Result<usize> {
+    let parts = &mut [std::io::IoSliceMut::new(to)];
+    rustix::io::preadv2(fd, parts, offset, rustix::io::ReadWriteFlags::NOWAIT)
 }
 
 /// Starts writing a range's dirty pages, without waiting for the end.

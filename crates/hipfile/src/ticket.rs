@@ -19,6 +19,11 @@ pub(crate) trait Complete: Send + Sync {
     /// Work ended; called exactly once for each ticket, from any thread. `tag` is the ticket's.
     fn complete(&self, tag: u64, ending: Ending);
 
+    /// Several pieces of work ended well, by their tags and how much each moved.
+    fn complete_all(&self, moved: &mut dyn Iterator<Item = (u64, usize)>) {
+        moved.for_each(|(tag, moved)| self.complete(tag, Ending::Done(Ok(moved))));
+    }
+
     /// An engine was given the work, or a part of it.
     fn reached(&self, tag: u64, engine: u8) {
         let _ = (tag, engine);
@@ -52,6 +57,20 @@ impl Ticket {
     }
 }
 
+/// Has tickets of one desk tell together how much their work moved. Of tickets of several desks each tells its own.
+pub(crate) fn complete_all(tickets: &mut Vec<(Ticket, usize)>) {
+    while let Some(told) = tickets.first_mut().and_then(|(first, _)| first.told.take()) {
+        let same = tickets
+            .iter()
+            .position(|(ticket, _)| ticket.told.as_ref().is_some_and(|other| !Arc::ptr_eq(other, &told)));
+        let mut mine = tickets.drain(..same.unwrap_or(tickets.len()));
+        told.complete_all(&mut mine.by_ref().map(|(mut ticket, moved)| {
+            ticket.told = None;
+            (ticket.tag, moved)
+        }));
+    }
+}
+
 impl Drop for Ticket {
     fn drop(&mut self) {
         if let Some(told) = self.told.take() {
@@ -80,6 +99,21 @@ mod tests {
         fn complete(&self, tag: u64, ending: Ending) {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).push((tag, ending));
         }
+    }
+
+    #[test]
+    fn tickets_of_several_desks_each_tell_their_own() {
+        let ledgers = [Arc::new(Ledger::default()), Arc::new(Ledger::default())];
+        let ticket = |of: usize, tag| (Ticket::new(Arc::clone(&ledgers[of]) as Arc<dyn Complete>, tag), 10);
+        let mut tickets = vec![ticket(0, 1), ticket(0, 2), ticket(1, 3), ticket(0, 4)];
+        complete_all(&mut tickets);
+        assert!(tickets.is_empty());
+        let told = ledgers.map(|ledger| {
+            let told = ledger.0.lock().unwrap();
+            assert!(told.iter().all(|(_, ending)| matches!(ending, Ending::Done(Ok(10)))));
+            told.iter().map(|(tag, _)| *tag).collect::<Vec<_>>()
+        });
+        assert_eq!(told, [vec![1, 2, 4], vec![3]]);
     }
 
     #[test]

@@ -119,12 +119,37 @@ impl Model {
         let reads_only = self.random(3) == 0;
         let first = self.entries.iter().position(|(at, _)| *at == At::Waiting);
         let first = first.filter(|first| !(reads_only && self.entries[*first].1));
-        let started = self.desk.start(reads_only, None);
+        let started = self.desk.start(reads_only);
         assert_eq!(started.as_ref().map(|piece| piece.cookie), first, "in the order in which they came");
         if let Some(piece) = started {
             self.entries[piece.cookie].0 = At::Running;
             self.running.push(piece);
         }
+    }
+
+    fn start_some(&mut self) {
+        let (reads_only, most) = (self.random(3) == 0, 1 + self.random(5));
+        let waiting = self.entries.iter().enumerate().filter(|(_, (at, _))| *at == At::Waiting);
+        let waiting = waiting.take_while(|(_, (_, write))| !(reads_only && *write));
+        let waiting: Vec<_> = waiting.map(|(cookie, _)| cookie).collect();
+        let mut started = VecDeque::new();
+        self.desk.start_some(reads_only, most, &mut started);
+        let started = started.into_iter();
+        assert!(started.len() <= most && (started.len() == 0) == waiting.is_empty());
+        for (piece, first) in started.zip(waiting) {
+            assert_eq!(piece.cookie, first, "in the order in which they came");
+            self.entries[first].0 = At::Running;
+            self.running.push(piece);
+        }
+    }
+
+    fn end_together(&mut self) {
+        let count = self.random(self.running.len() + 1);
+        let pieces: Vec<_> = self.running.drain(..count).collect();
+        let cookies: Vec<_> = pieces.iter().map(|piece| piece.cookie).collect();
+        let mut tickets = pieces.into_iter().map(|piece| (piece.ticket, piece.cookie)).collect();
+        crate::ticket::complete_all(&mut tickets);
+        cookies.into_iter().for_each(|cookie| self.ended(cookie, End::Moved(cookie)));
     }
 
     fn ended(&mut self, cookie: usize, end: End) {
@@ -182,7 +207,7 @@ impl Model {
         let none = [Offer { cookie: 0, note: 0, piece: () }].into_iter();
         let make = |(), _: Ticket| unreachable!("a closed desk accepts nothing");
         assert_eq!(self.desk.submit(&self.sent, none, make, 1, None), Err(Refused::Closed));
-        assert!(self.desk.start(false, None).is_none());
+        assert!(self.desk.start(false).is_none());
     }
 
     fn check(&self) {
@@ -210,11 +235,13 @@ fn behaviour_77_a_hundred_thousand_random_steps_give_one_event_for_each_entry() 
         seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d) | 1;
         let mut model = Model::new(1 + (seed >> 40) as usize % 20, seed);
         for _ in 0..200 {
-            match model.random(21) {
+            match model.random(25) {
                 0..5 => model.submit(),
                 5..10 => model.start(),
-                10..15 => model.end(),
-                15..20 => model.collect(),
+                10..12 => model.start_some(),
+                12..17 => model.end(),
+                17..19 => model.end_together(),
+                19..24 => model.collect(),
                 _ => model.cancel(),
             }
             model.check();

@@ -308,6 +308,7 @@ impl<'p> Flight<'_, 'p> {
                 source.again(piece.work);
             }
         }
+        source.landed();
         // For its room.
         self.ready = whole;
     }

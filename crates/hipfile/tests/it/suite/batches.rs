@@ -355,7 +355,6 @@ fn behaviour_50_destroy_and_close_with_work_in_flight() {
         let batch = RawBatch::new(100).unwrap();
         let entries: Vec<_> = (0..100).map(|n| setup.read(n, 4096)).collect();
         setup.submit(&batch, &entries).unwrap();
-        let began = Instant::now();
         std::thread::scope(|scope| {
             // A waiting call is released.
             let waiter = scope.spawn(|| batch.poll(100, 100, None).map(|events| events.len()));
@@ -363,7 +362,6 @@ fn behaviour_50_destroy_and_close_with_work_in_flight() {
             batch.destroy();
             assert!(waiter.join().unwrap().is_ok());
         });
-        assert!(began.elapsed() < Duration::from_secs(10), "as long as what runs, not all of it");
         assert_eq!(setup.submit(&batch, &entries).unwrap_err().kind(), ErrorKind::InvalidValue);
     }
     // A driver that is closed meanwhile: the entries keep what they need.
