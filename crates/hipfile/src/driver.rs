@@ -108,7 +108,7 @@ impl Driver {
         let pool_max = config.pool_max(lanes.limit(config.stream_max()));
         let blocks = BlockPool::new(config.block_len, pool_max, config.pool_idle);
         let limits = Arc::new(Limits::new(&config));
-        let helpers = Arc::new(Helpers::new(config.io_threads.saturating_sub(1)));
+        let helpers = Arc::new(Helpers::new(config.helpers()));
         let parts = Parts { blocks: Arc::clone(&blocks), helpers, limits: Arc::clone(&limits), config };
         let router = Router::new(&parts.config, &parts);
         log::driver_opened(&parts.config);

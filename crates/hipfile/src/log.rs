@@ -2,7 +2,7 @@
 //! one look at the level first. It formats nothing while nobody listens, writes nowhere, and decides nothing.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tracing::Level;
@@ -154,6 +154,44 @@ pub(crate) fn rests(file: &FileRecord, engine: &str, errno: Option<i32>, rest: D
 #[cold]
 pub(crate) fn refused(engine: &str, what: &str, errno: i32) {
     event!(INFO, "engine is refused what it needs", engine, what, errno);
+}
+
+/// Why a large write into a file in memory goes by one thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Singly {
+    Append,
+    NoMapping,
+    NoCopy,
+    Changed,
+}
+
+impl Singly {
+    fn text(self) -> &'static str {
+        match self {
+            Singly::Append => "the file is opened for appending",
+            Singly::NoMapping => {
+                "the system refuses a mapping of the file, as for a descriptor that is not open both ways"
+            }
+            Singly::NoCopy => "the system refuses process_vm_readv, which copies into it",
+            Singly::Changed => "the file was cut short meanwhile, or its file system is full",
+        }
+    }
+}
+
+/// The first large write into a file in memory that goes by one thread, in whole or in part, for a reason; `told` as for
+/// [`staged`].
+#[cold]
+pub(crate) fn singly(told: &AtomicU8, file: &FileRecord, why: Singly, errno: i32) {
+    let bit = 1 << why as u8;
+    if hears(Level::INFO) && told.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+        event!(
+            INFO,
+            "a large write into memory goes by one thread",
+            path = %Named(file),
+            because = why.text(),
+            errno
+        );
+    }
 }
 
 #[inline]

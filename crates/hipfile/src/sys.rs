@@ -1,11 +1,13 @@
 //! System calls that no crate wraps as needed, and the process's count of forks. No policy.
 
+pub(crate) mod mapping;
 pub(crate) mod site;
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+pub(crate) use self::mapping::FileMap;
 pub(crate) use self::site::{Site, at, moves};
 
 static FORKS: AtomicU32 = AtomicU32::new(0);

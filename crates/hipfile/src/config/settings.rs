@@ -179,6 +179,10 @@ pub const SETTINGS: &[Setting] = &[
     row!("parallel_min", "HIPFILE_PARALLEL_MIN", BYTES, "1M", parallel_min,
         "Size from which copies out of the page cache use several threads.")
         .parameter("hipFileParamExecutionMinIOThresholdSizeKB"),
+    row!("mapped_min", "HIPFILE_MAPPED_MIN", BYTES, "8M", mapped_min,
+        "Size from which a write of GPU memory over what a file in memory (tmpfs, memfd) has already is copied into a mapping of the file by several threads; the kernel lets one plain write at a time into it."),
+    row!("mapped_threads", "HIPFILE_MAPPED_THREADS", count(0, 64), "0", mapped_threads,
+        "Threads that share such a write, the caller's among them; 1 for plain writes. 0 takes twice HIPFILE_IO_THREADS but at most the processors, or plain writes where that is fewer than 4."),
     row!("queue_depth", "HIPFILE_QUEUE_DEPTH", count(1, 128), "4", queue_depth,
         "Requests of one transfer in flight at the storage.")
         .parameter("hipFileParamExecutionMaxIOQueueDepth"),

@@ -189,3 +189,29 @@ fn unknown_engines_are_named() {
     assert!(config.engines.is_none());
     assert!(warnings[0].contains("warp"));
 }
+
+#[test]
+fn large_writes_into_memory_are_shared_where_there_are_threads_enough() {
+    for (io_threads, processors, shared) in [
+        (8, 16, 16),
+        (8, 8, 8),
+        (8, 6, 6),
+        (4, 4, 4),
+        (3, 3, 1),
+        (2, 2, 1),
+        (1, 64, 1),
+        (2, 64, 4),
+        (64, 256, 64),
+    ] {
+        assert_eq!(mapped_threads(io_threads, processors), shared, "{io_threads} of {processors}");
+    }
+    let threads = |pairs: &[(&str, &str)]| {
+        let config = check(pairs).0;
+        (config.threads_per_mapped_write(), config.helpers())
+    };
+    let (set, few) = (("HIPFILE_MAPPED_THREADS", "9"), ("HIPFILE_IO_THREADS", "2"));
+    assert_eq!(threads(&[set, few]), (9, 8), "what is set is done");
+    assert_eq!(threads(&[set, few, ("HIPFILE_REQUEST_PARALLELISM", "3")]), (3, 2));
+    assert_eq!(threads(&[set, few, ("HIPFILE_PARALLEL_IO", "false")]), (1, 1));
+    assert_eq!(threads(&[few, ("HIPFILE_MAPPED_THREADS", "1")]), (1, 1));
+}

@@ -1,16 +1,17 @@
 //! Plain reads and writes into and out of Blocks, by several threads when that pays; host memory is read and written in
 //! place. It carries everything, so it is the last resort.
 
+mod mapped;
 mod read;
 mod scant;
 
 use std::cell::RefCell;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::io::Errno;
 
+use self::mapped::Mapped;
 use self::read::Read;
 use super::chunks::{Chunk, Chunks, Prefix};
 use super::{Engine, Fit, Outcome, Parts, Staging, Stop};
@@ -38,6 +39,7 @@ struct Bounce {
     busy: Turns,
     parallel_min: usize,
     threads: usize,
+    mapped: Mapped,
 }
 
 /// Adjacent Blocks are one piece of a large read up to here, where copies run beside reads: what a copy costs beyond its
@@ -53,6 +55,7 @@ pub(super) fn new(parts: &Parts) -> Box<dyn Engine> {
         busy: Turns::new(TURNS_PER_THREAD * parts.config.io_threads),
         parallel_min: parts.config.parallel_min,
         threads: parts.config.threads_per_request(),
+        mapped: Mapped::new(&parts.config),
     })
 }
 
@@ -129,14 +132,17 @@ impl Engine for Bounce {
             Place::Device { device, ordinal, shared: true, .. } => {
                 self.shared(transfer, device, *ordinal, way)
             }
-            Place::Device { device, .. }
-                if transfer.op == Op::Write
-                    && transfer.file.appends()
-                    && transfer.len() > self.blocks.block_len() =>
-            {
-                append(transfer, device, way)
+            Place::Device { device, .. } => {
+                if let Some(outcome) = self.by_mapping(transfer, device, way) {
+                    return outcome;
+                }
+                let appends = transfer.op == Op::Write && transfer.file.appends();
+                if appends && transfer.len() > self.blocks.block_len() {
+                    append(transfer, device, way)
+                } else {
+                    self.staged(transfer, device, way)
+                }
             }
-            Place::Device { device, .. } => self.staged(transfer, device, way),
             Place::Host => self.in_place(transfer, way),
         }
     }
@@ -202,12 +208,8 @@ impl Bounce {
         let piece = self.piece(transfer, device);
         let chunks = Chunks::new(transfer, piece, way.align);
         let prefix = Prefix::new();
-        let next = AtomicUsize::new(0);
+        let take = || prefix.next(&chunks);
         let node = transfer.span.place().node();
-        let take = || {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            (index < chunks.count() && prefix.wants(index)).then(|| (index, chunks.get(index)))
-        };
         let overlapped = transfer.op == Op::Read && device.copies_later() && chunks.count() > 1;
         let wide = self.blocks.adjacent(piece);
         let read = Read { device, transfer, way, prefix: &prefix };
@@ -244,16 +246,7 @@ impl Bounce {
             Err(errno) => return scant::run(transfer, device.as_ref(), way, errno),
         };
         let helpers = self.helpers_for(transfer, way, chunks.count());
-        if helpers == 0 {
-            carry(Some(first));
-        } else {
-            let mine = std::sync::Mutex::new(Some(first));
-            self.helpers.share(helpers, &|| {
-                // A statement of its own: the lock must not be held while the work is done.
-                let taken = mine.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-                carry(taken);
-            });
-        }
+        self.share(helpers, first, &carry);
         let outcome = prefix.outcome(&chunks);
         if way.leave_nothing {
             way.forget(transfer.op, transfer.file_offset, outcome.moved);
@@ -263,6 +256,19 @@ impl Bounce {
             Stop::Short => Outcome::done(outcome.moved),
             _ => outcome,
         }
+    }
+
+    /// Has the calling thread and up to so many helpers do a work; one of them is given the Block.
+    fn share<'b>(&'b self, helpers: usize, first: Block<'b>, carry: &(impl Fn(Option<Block<'b>>) + Sync)) {
+        if helpers == 0 {
+            return carry(Some(first));
+        }
+        let mine = std::sync::Mutex::new(Some(first));
+        self.helpers.share(helpers, &|| {
+            // A statement of its own: the lock must not be held while the work is done.
+            let taken = mine.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+            carry(taken);
+        });
     }
 
     /// The size of a transfer's pieces: a Block, or less for what several threads copy out of the page cache at once, or

@@ -77,6 +77,8 @@ impl Chunk {
 pub(super) struct Prefix {
     /// Index of that piece so far; pieces from there on need not be started.
     first_broken: AtomicUsize,
+    /// How many pieces were given to threads.
+    given: AtomicUsize,
     broken: Mutex<Option<Broken>>,
 }
 
@@ -89,7 +91,17 @@ struct Broken {
 
 impl Prefix {
     pub(super) fn new() -> Prefix {
-        Prefix { first_broken: AtomicUsize::new(usize::MAX), broken: Mutex::new(None) }
+        Prefix {
+            first_broken: AtomicUsize::new(usize::MAX),
+            given: AtomicUsize::new(0),
+            broken: Mutex::new(None),
+        }
+    }
+
+    /// The next piece, for whichever thread asks, if it is still of use; each once.
+    pub(super) fn next(&self, chunks: &Chunks) -> Option<(usize, Chunk)> {
+        let index = self.given.fetch_add(1, Ordering::Relaxed);
+        (index < chunks.count() && self.wants(index)).then(|| (index, chunks.get(index)))
     }
 
     /// Whether a piece is still of use.

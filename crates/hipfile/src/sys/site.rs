@@ -70,6 +70,9 @@ sites! {
     MachineLink in "storage/roots.rs", Heals: "a link there";
     MachinePath in "storage/roots.rs", Heals: "the true place of something there";
     MachineNode in "device/topology.rs", Heals: "which memory a GPU is near";
+    MappedCopy in "engine/bounce/mapped.rs", Heals: "a copy into a mapping of a file in memory";
+    MappedMap in "engine/bounce/mapped.rs", Heals: "that mapping";
+    MappedSize in "engine/bounce/mapped.rs", Heals: "how much of the file there is to be mapped";
     NoticeKind in "notice.rs", Heals: "what standard error is";
     NoticePoll in "notice.rs", Heals: "whether it has room";
     NoticeSend in "notice.rs", Heals: "a line to a socket";

@@ -88,6 +88,8 @@ mod suite {
     mod kinds;
     mod lifecycle;
     mod logging;
+    #[cfg(debug_assertions)]
+    mod mapped;
     mod memory_kinds;
     mod owned_streams;
     mod rdma;

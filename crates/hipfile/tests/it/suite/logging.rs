@@ -11,7 +11,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
 use super::direct::{bench, fail_reads};
-use crate::support::{Storage, driver};
+use crate::support::{Storage, driver, driver_with};
 
 /// Keeps the text of each event.
 struct Listener {
@@ -119,4 +119,33 @@ fn failover_and_rest_are_told_with_the_errno() {
         "{told:#?}"
     );
     assert_eq!(count("INFO staging through host memory"), 2, "once for each reason: {told:#?}");
+}
+
+#[test]
+fn why_a_large_write_into_memory_is_not_shared_is_told_once() {
+    let Some(storage) = Storage::shared_memory() else { return };
+    const LEN: usize = 1 << 20;
+    let driver = driver_with(&["bounce"], |config| (config.mapped_min, config.mapped_threads) = (LEN, 2));
+    std::fs::write(storage.path("f"), vec![0; LEN]).unwrap();
+    let mut buffer = Buffer::alloc(&driver, 0, LEN).unwrap();
+    buffer.upload(0, &vec![7; LEN]).unwrap();
+    let write = |options: &mut std::fs::OpenOptions| {
+        let file = File::register(&driver, options.open(storage.path("f")).unwrap()).unwrap();
+        assert_eq!(file.write_at(&buffer, 0..LEN, 0).unwrap(), LEN);
+    };
+    let told = told(LevelFilter::INFO, || {
+        for _ in 0..3 {
+            write(std::fs::File::options().read(true).write(true));
+            write(std::fs::File::options().write(true));
+            write(std::fs::File::options().read(true).append(true));
+        }
+    });
+    let lines: Vec<_> =
+        told.iter().filter(|l| l.contains("a large write into memory goes by one thread")).collect();
+    let [one_way, append] = &lines[..] else { panic!("{told:#?}") };
+    assert!(
+        one_way.contains("both ways") && one_way.contains(&format!("errno={}", libc::EACCES)),
+        "{one_way}"
+    );
+    assert!(append.contains("appending") && append.contains("/f "), "{append}");
 }

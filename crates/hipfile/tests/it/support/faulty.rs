@@ -32,10 +32,12 @@ pub(crate) struct Row {
     pub(crate) absent: &'static [Site],
     /// Whether nothing of the file is in the page cache.
     pub(crate) cold: bool,
+    /// Whether it is a file in memory.
+    pub(crate) memory: bool,
 }
 
 pub(crate) const ROWS: &[Row] = &[
-    Row { name: "bounce", engines: &["bounce"], change: |_| {}, absent: &[], cold: false },
+    Row { name: "bounce", engines: &["bounce"], change: |_| {}, absent: &[], cold: false, memory: false },
     Row {
         name: "bounce, cache left clean, synced",
         engines: &["bounce"],
@@ -43,6 +45,7 @@ pub(crate) const ROWS: &[Row] = &[
         // Around the page cache nothing has to be left out of it.
         absent: &[Site::FileReopen],
         cold: true,
+        memory: false,
     },
     Row {
         name: "uring",
@@ -50,14 +53,23 @@ pub(crate) const ROWS: &[Row] = &[
         change: |c| (c.page_cache, c.uring_min) = (PageCache::Direct, 0),
         absent: &[],
         cold: false,
+        memory: false,
     },
-    Row { name: "p2p", engines: &["p2p", "uring", "bounce"], change: |_| {}, absent: &[], cold: false },
+    Row {
+        name: "p2p",
+        engines: &["p2p", "uring", "bounce"],
+        change: |_| {},
+        absent: &[],
+        cold: false,
+        memory: false,
+    },
     Row {
         name: "no descriptors to spare",
         engines: &["uring", "bounce"],
         change: |_| {},
         absent: &[Site::FileReopen, Site::FileDuplicate],
         cold: false,
+        memory: false,
     },
     Row {
         name: "no Blocks, no cachestat",
@@ -65,6 +77,15 @@ pub(crate) const ROWS: &[Row] = &[
         change: |c| c.block_len = 68 << 10,
         absent: &[Site::BlockMap, Site::CacheLook],
         cold: true,
+        memory: false,
+    },
+    Row {
+        name: "by a mapping",
+        engines: &["bounce"],
+        change: |c| (c.mapped_min, c.mapped_threads) = (100_000, 3),
+        absent: &[],
+        cold: false,
+        memory: true,
     },
 ];
 
@@ -84,6 +105,7 @@ pub(crate) enum Seen {
 /// What an operation works on.
 pub(crate) struct World {
     pub(crate) storage: Storage,
+    memory: Storage,
     content: Vec<u8>,
     other: Vec<u8>,
     /// Set by a case in which the kernel keeps Blocks that it may still write to.
@@ -191,7 +213,13 @@ impl World {
         let (mut content, mut other) = (vec![0; SPACE], vec![0; SPACE]);
         random.fill(&mut content);
         random.fill(&mut other);
-        World { storage: Storage::here(), content, other, lost: AtomicBool::new(false) }
+        World {
+            storage: Storage::here(),
+            memory: Storage::memfd(),
+            content,
+            other,
+            lost: AtomicBool::new(false),
+        }
     }
 
     /// Opens, registers, moves bytes, with `arm` called first; then all of it again with nothing failing, by the same
@@ -218,9 +246,7 @@ impl World {
         arm: impl FnOnce(),
         mut disarm: impl FnMut(),
     ) -> Vec<Seen> {
-        let path = self.storage.path("f");
-        let mut options = std::fs::File::options();
-        let open = options.create(true).truncate(false).read(true).write(true).open(&path).unwrap();
+        let open = if row.memory { self.memory.open("f") } else { self.storage.open("f") };
         open.write_all_at(&self.content, 0).unwrap();
         if row.cold {
             open.sync_all().unwrap();

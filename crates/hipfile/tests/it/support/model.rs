@@ -86,6 +86,7 @@ pub(crate) fn run(row: &Row, storage: Storage) {
         config.direct_min = 20_000;
         config.uring_min = 100_000;
         config.parallel_min = 130_000;
+        (config.mapped_min, config.mapped_threads) = (60_000, 3);
         config.io_threads = 3;
         faults = (row.change)(config);
         forbidden = config.fallback == Fallback::Forbid;
