@@ -119,6 +119,16 @@ fn the_documentation_has_a_row_for_each_function() {
     }
 }
 
+/// The program that shows that each function is callable without a GPU runtime calls each.
+#[test]
+fn behaviour_51_no_function_is_left_out_without_a_runtime() {
+    let path = support::crate_dir().join("tests/c/no_runtime.c");
+    let program = std::fs::read_to_string(path).unwrap();
+    for Prototype { name, .. } in prototypes() {
+        assert!(program.contains(&format!("{name}(")), "no_runtime.c does not call {name}");
+    }
+}
+
 /// `hipFileDriverSetMaxDirectIOSize` is `driver_set_max_direct_io_size` in the table.
 #[test]
 fn the_table_has_an_entry_for_each_function_and_nothing_else() {

@@ -8,6 +8,7 @@
  */
 #include <dlfcn.h>
 
+#include <hipfile-stats.h>
 #include <hipfile_ext.h>
 
 #include "check.h"
@@ -86,6 +87,56 @@ static void works_without(const char *reason)
     CHECK_EQ(close(next), 0);
 }
 
+/* Memory of the host needs no device, where it is allowed: by calls and by a batch, registered and not. */
+static void host_memory_works(void)
+{
+    enum { LEN = 100001 };
+    static unsigned char host[LEN], expected[LEN];
+    make_file("data", LEN, 3);
+    pattern(expected, LEN, 3);
+    const int fd = open_file("data", O_RDWR);
+    CHECK_OK(hipFileSetParameterBool(hipFileParamPropertiesAllowSystemMemory, true));
+    CHECK_OK(hipFileDriverOpen());
+    const hipFileHandle_t file = register_fd(fd);
+    for (int registered = 0; registered < 2; registered++) {
+        if (registered)
+            CHECK_OK(hipFileBufRegister(host, LEN, 0));
+        memset(host, 0, LEN);
+        CHECK_IO(hipFileRead(file, host, LEN, 0, 0), LEN);
+        CHECK_BYTES(host, expected, LEN);
+        CHECK_IO(hipFileWrite(file, host, LEN, LEN, 0), LEN);
+        memset(host, 0, LEN);
+        CHECK_IO(hipFileRead(file, host, LEN, LEN, 0), LEN);
+        CHECK_BYTES(host, expected, LEN);
+
+        hipFileBatchHandle_t batch = NULL;
+        hipFileIOParams_t entry;
+        hipFileIOEvents_t event;
+        memset(&entry, 0, sizeof entry);
+        memset(host, 0, LEN);
+        entry.mode = hipFileBatch;
+        entry.fh = file;
+        entry.opcode = hipFileBatchRead;
+        entry.u.batch.devPtr_base = host;
+        entry.u.batch.size = LEN;
+        unsigned nr = 1;
+        CHECK_OK(hipFileBatchIOSetUp(&batch, 1));
+        CHECK_OK(hipFileBatchIOSubmit(batch, 1, &entry, 0));
+        CHECK_OK(hipFileBatchIOGetStatus(batch, 1, &nr, &event, NULL));
+        CHECK_EQ(nr, 1);
+        CHECK_EQ(event.status, hipFileComplete);
+        CHECK_IO((ssize_t)event.ret, LEN);
+        CHECK_BYTES(host, expected, LEN);
+        hipFileBatchIODestroy(batch);
+        if (registered)
+            CHECK_OK(hipFileBufDeregister(host));
+    }
+    hipFileHandleDeregister(file);
+    close_driver_fully();
+    CHECK_OK(hipFileSetParameterBool(hipFileParamPropertiesAllowSystemMemory, false));
+    CHECK_EQ(close(fd), 0);
+}
+
 /* None of these may crash; what they answer is the business of the test `stubs`. */
 static void every_other_function(void)
 {
@@ -128,7 +179,25 @@ static void every_other_function(void)
     hipFileExtBuildInfo_t build = { .size = sizeof build };
     CHECK_OK(hipFileExtGetBuildInfo(&build));
     CHECK(build.name[0] != '\0' && build.version[0] != '\0');
+    hipFileExtHandleInfo_t info = { .size = sizeof info };
+    hipFileExtBufInfo_t buffer = { .size = sizeof buffer };
+    hipFileExtPoolInfo_t pool = { .size = sizeof pool };
+    hipFileExtErrorInfo_t error = { .size = sizeof error };
+    CHECK_CODE(hipFileExtHandleGetInfo(NULL, &info), hipFileHandleNotRegistered);
+    CHECK_CODE(hipFileExtHandleSetPageCache(NULL, hipFileExtPageCacheAuto), hipFileHandleNotRegistered);
+    CHECK_CODE(hipFileExtHandleSetSerialized(NULL, 1), hipFileHandleNotRegistered);
+    (void)hipFileExtBufGetInfo(&out, sizeof out, &buffer);
+    (void)hipFileExtPoolGetInfo(&pool);
+    (void)hipFileExtPoolTrim();
+    (void)hipFileExtStreamError(&bytes, &error);
+    hipFileStatsContext_t *context = NULL;
+    CHECK_EQ(hipFileStatsCreateContext(&context, 0), hipFileStatsInvalidArgument);
+    CHECK_EQ(hipFileStatsConnectToTargetProcess(NULL), hipFileStatsInvalidArgument);
+    CHECK_EQ(hipFileStatsPollTargetProcess(NULL, false), hipFileStatsInvalidArgument);
+    CHECK_EQ(hipFileStatsGenerateReport(NULL, 1), hipFileStatsInvalidArgument);
+    hipFileStatsCloseContext(NULL);
     close_driver_fully();
+    CHECK_EQ(hipFileUseCount(), 0);
 }
 
 int main(int argc, char **argv)
@@ -149,6 +218,7 @@ int main(int argc, char **argv)
     } else {
         FAIL("unknown mode \"%s\"", mode);
     }
+    host_memory_works();
     every_other_function();
     printf("OK no_runtime %s\n", mode);
     return 0;

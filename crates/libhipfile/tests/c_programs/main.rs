@@ -10,6 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
 use harness::{Program, Variant};
+use hip_emu::function::Function;
 
 /// Tests that run a program in one way.
 macro_rules! plainly {
@@ -66,6 +67,12 @@ fn threads(mode: &str) -> Program {
 /// Exit status 42 is the program's own choice.
 fn exit(mode: &str) -> Program {
     Program::test("exit").arg(mode).ends_with(42).silent()
+}
+
+/// With a trap on every function that the emulation knows.
+fn trapped(mode: &str) -> Program {
+    let names: Vec<_> = Function::ALL.iter().map(|function| function.name()).collect();
+    Program::test("exit").arg(mode).arg(names.join(" "))
 }
 
 fn hip_errors(mode: &str, fault: &str) -> Program {
@@ -158,7 +165,8 @@ plainly! {
     // Breaks the rules on purpose, so a tool that watches for broken rules would object.
     strictness: Program::test("strictness");
     // Changes the code of a library that is in use; valgrind would not notice.
-    behaviour_46_and_behaviour_47_no_hip_call_at_exit: exit("trap");
+    behaviour_46_and_behaviour_47_no_hip_call_at_exit: trapped("trap").ends_with(42).silent();
+    behaviour_47_no_hip_call_at_exit_in_a_thread: trapped("trap_thread").ends_with(42).silent();
 }
 
 examples! {
@@ -210,7 +218,7 @@ fn asan_sees_a_leak() {
 #[test]
 fn a_hip_call_at_exit_would_be_seen() {
     const SIGTRAP: i32 = 5;
-    let outcome = Program::test("exit").arg("trap_works").outcome(Variant::Plain);
+    let outcome = trapped("trap_works").outcome(Variant::Plain);
     assert!(outcome.status.signal() == Some(SIGTRAP), "{outcome}");
 }
 
@@ -236,6 +244,28 @@ fn a_runtime_older_than_rocm_6_is_refused() {
         .without_runtime()
         .env("HIPFILE_HIP_LIBRARY", OLD)
         .run(Variant::Plain);
+}
+
+/// Everything at once, with numbers that are right and wrong, ended at a moment of its own, in each way a process ends. In a long
+/// run a thousand of them.
+#[test]
+fn random_calls_by_threads_end_with_their_process() {
+    const ENDS: [&str; 5] = ["main", "_exit", "quick_exit", "exit", "signal"];
+    const ENGINES: [&str; 4] = ["p2p,uring,bounce", "uring,bounce", "bounce", "p2p"];
+    let long = std::env::var("HIPFILE_TEST_OPS").ok().and_then(|n| n.parse::<u64>().ok());
+    let rounds = long.map_or(10, |operations| (operations / 1000).clamp(10, 1000));
+    let first = u64::from(std::process::id()) * 1000;
+    for round in 0..rounds {
+        let (seed, milliseconds) = (first + round, 20 + round * 97 % 400);
+        let program = Program::test("chaos")
+            .arg(seed.to_string())
+            .arg(milliseconds.to_string())
+            .arg(ENDS[(round % 5) as usize])
+            .env("HIPFILE_ENGINES", ENGINES[(round % 4) as usize])
+            .env("HIPFILE_LOG_LEVEL", "off")
+            .ends_with(42);
+        program.run(Variant::Plain);
+    }
 }
 
 /// Without the arguments it needs, an example explains them and fails.
