@@ -1,6 +1,6 @@
 #!/bin/sh
 # Tests and measures on this machine's NVIDIA GPU, from the folder that scripts/gpu/bundle.sh has made. No toolchain.
-# Usage: run.sh [facts] [suite] [figures] [streams] [peers] [bench] [SCRATCH=folder] [LOGS=folder]     Default: all, in this order.
+# Usage: run.sh [facts] [suite] [figures] [streams] [peers] [bench] [memory] [SCRATCH=folder] [LOGS=folder]     Default: all, in this order.
 # SCRATCH is on the storage to measure, with 10 GiB free (default: a new folder here). Logs go to LOGS (default: ./logs).
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -34,7 +34,7 @@ for argument in "$@"; do
     *) parts="$parts $argument" ;;
     esac
 done
-[ -n "$parts" ] || parts="facts suite figures streams peers bench"
+[ -n "$parts" ] || parts="facts suite figures streams peers bench memory"
 mkdir -p "$logs"
 logs=$(cd "$logs" && pwd)
 made=
@@ -81,7 +81,7 @@ if wants suite; then
 $(grep -c '^FAIL ' "$logs/suite.txt") failed"
 fi
 
-if wants figures || wants streams || wants peers || wants bench; then
+if wants figures || wants streams || wants peers || wants bench || wants memory; then
     section "filling memory"
     "$here/figures" --fill-memory
 fi
@@ -137,12 +137,41 @@ if wants bench; then
     done
     bench small "$file" --size 64M --block 4K --rw randread --warm --repeat 5 --duration 0.5 --baseline posix,host
     rm -f "$file"
-    if [ -d /dev/shm ] && [ "$(df --output=avail -k /dev/shm | tail -n 1)" -gt 9000000 ]; then
-        bench tmpfs-read /dev/shm/hipfile-bench.bin --keep --size 8G --block 1G --repeat 5 --baseline serial,copy
-        bench tmpfs-write /dev/shm/hipfile-bench.bin --destroy --rw write --size 8G --block 1G --repeat 5 --no-sync --baseline serial,copy
-        rm -f /dev/shm/hipfile-bench.bin
+fi
+
+if wants memory; then
+    # A file in memory, read and then overwritten, by default and with 8 threads. The baseline pread is pwrite alone there.
+    tmpfs() { # name, folder
+        [ "$(df --output=avail -k "$2" | tail -n 1)" -gt 9000000 ] || { echo "SKIP: $1: $2 has no room for 8 GiB"; return; }
+        memory=$2/hipfile-bench.bin
+        bench "$1-read" "$memory" --keep --size 8G --block 1G --repeat 5 --baseline serial,copy
+        bench "$1-write" "$memory" --destroy --rw write --size 8G --block 1G --repeat 5 --no-sync --baseline serial,copy,pread
+        (
+            export HIPFILE_MAPPED_THREADS=8
+            bench "$1-write-8" "$memory" --destroy --rw write --size 8G --block 1G --repeat 5 --no-sync --baseline copy,pread
+        )
+        section "bench $1: overwriting by call size, one thread and several (logs: bench-$1-size-*)"
+        for block in 2M 4M 8M 16M 64M; do
+            for least in 1M 1T; do
+                HIPFILE_MAPPED_MIN=$least timeout 100 "$here/hipfile" bench "$memory" --destroy --rw write --size 1G \
+                    --block $block --repeat 5 --no-sync --alone >"$logs/bench-$1-size-$block-$least.txt" 2>&1
+                echo "$block, HIPFILE_MAPPED_MIN=$least: $(grep -m 1 '^hipfile  ' "$logs/bench-$1-size-$block-$least.txt")"
+            done
+        done
+        rm -f "$memory"
+    }
+    if [ -d /dev/shm ]; then
+        tmpfs tmpfs /dev/shm
     else
-        echo "SKIP: tmpfs: /dev/shm has no room for 8 GiB"
+        echo "SKIP: tmpfs: no /dev/shm"
+    fi
+    huge=$scratch/huge
+    mkdir -p "$huge"
+    if mount -t tmpfs -o huge=always,size=9G tmpfs "$huge"; then
+        trap 'umount "$huge"; [ -z "$made" ] || rm -rf "$scratch"' EXIT
+        tmpfs tmpfs-huge "$huge"
+    else
+        echo "SKIP: tmpfs-huge: a tmpfs with huge=always cannot be mounted here"
     fi
 fi
 section "done"
