@@ -64,7 +64,13 @@ fn serve(serving: &Serving<'_, Piece>, first: Option<Piece>, most: usize, reads_
         if first.is_none() && ahead.is_empty() {
             serving.desk.start_some(reads_only, 2.min(most - carried), &mut ahead);
         }
-        let Some(piece) = first.take().or_else(|| ahead.pop_front()) else { break };
+        let next = first.take().or_else(|| ahead.pop_front().map(|started| started.work));
+        let Some(piece) = next else { break };
+        if piece.fate != Fate::Read {
+            // It may take its time: what was started with it is anybody's again.
+            serving.desk.put_back(&mut ahead);
+            serving.desk.invite(&serving.last, 2);
+        }
         carried += 1;
         let world = Arc::clone(&piece.world);
         world.running.fetch_add(1, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::buffer::{BufferRecord, DevPtr};
 use crate::config::Config;
-use crate::desk::{Desk, Event, Offer, Oldest, Serving, Stall, Work};
+use crate::desk::{Desk, Event, Offer, Oldest, Serving, Stall, Started, Work};
 use crate::driver::{Driver, FileId, Inner, unknown};
 use crate::engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -348,9 +348,10 @@ fn serve(
     reads_only: bool,
 ) -> usize {
     let (desk, mut left) = (serving.desk, most);
-    let mut ahead = VecDeque::new();
+    let mut ahead = VecDeque::<Started<Waiting>>::new();
     while left > 0 {
-        let next = first.take().or_else(|| ahead.pop_front()).or_else(|| desk.start(reads_only));
+        let next = first.take().or_else(|| ahead.pop_front().map(|started| started.work));
+        let next = next.or_else(|| desk.start(reads_only));
         let Some(Waiting { queued, driver }) = next else { break };
         serving.last = driver;
         let driver = &serving.last;
@@ -387,6 +388,10 @@ fn serve(
         turn.landed();
         let Turn { odd, again, left: rest, .. } = turn;
         left = rest;
+        if odd.is_some() || !again.is_empty() {
+            // They may take their time: what was started with them is anybody's again.
+            desk.put_back(&mut ahead);
+        }
         for queued in again {
             desk.invite(driver, WAITING_THREADS);
             carry(driver, queued);
@@ -416,7 +421,7 @@ struct Turn<'a> {
     way: Way,
     first: Option<Queued>,
     /// Started, to be looked at next.
-    ahead: &'a mut VecDeque<Waiting>,
+    ahead: &'a mut VecDeque<Started<Waiting>>,
     /// Started, and found to go another way.
     odd: Option<Waiting>,
     left: usize,
@@ -449,7 +454,7 @@ impl Turn<'_> {
         if self.ahead.is_empty() && self.ahead.try_reserve(AT_ONCE).is_ok() {
             self.desk.start_some(self.reads_only, AT_ONCE.min(self.left), self.ahead);
         }
-        let waiting = self.ahead.pop_front()?;
+        let waiting = self.ahead.pop_front()?.work;
         waiting.queued.reached(self.way.engine());
         Some(waiting)
     }

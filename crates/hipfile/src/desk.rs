@@ -108,6 +108,13 @@ struct State<W: Work> {
     limit: Option<Duration>,
 }
 
+/// An entry that was started together with others.
+#[derive(Debug)]
+pub(crate) struct Started<W> {
+    place: usize,
+    pub(crate) work: W,
+}
+
 struct Place<N> {
     cookie: u64,
     note: N,
@@ -284,14 +291,29 @@ impl<W: Work> Desk<W> {
     }
 
     /// As [`Desk::start`], several at once: no more than `most`, and few when others would find none then.
-    pub(crate) fn start_some(&self, reads_only: bool, most: usize, into: &mut VecDeque<W>) {
+    pub(crate) fn start_some(&self, reads_only: bool, most: usize, into: &mut VecDeque<Started<W>>) {
         self.expire();
         let mut state = self.lock();
         let share = state.slots.waiting() / (2 * state.serving.max(1));
         for _ in 0..share.clamp(1, most) {
             let Some((place, work)) = state.start(reads_only) else { break };
             self.engines[place].store(NO_ENGINE, Ordering::Relaxed);
-            into.push_back(work);
+            into.push_back(Started { place, work });
+        }
+    }
+
+    /// Takes back what was started and not begun. Some stay if memory is lacking.
+    pub(crate) fn put_back(&self, from: &mut VecDeque<Started<W>>) {
+        let mut state = self.lock();
+        let State { slots, places, .. } = &mut *state;
+        while let Some(Started { place, work }) = from.pop_back() {
+            if let Err((place, work)) = slots.put_back((place, work)) {
+                from.push_back(Started { place, work });
+                return;
+            }
+            if let Some(place) = &mut places[place] {
+                place.running = false;
+            }
         }
     }
 

@@ -95,6 +95,18 @@ impl<W, E> Slots<W, E> {
         Some(entry)
     }
 
+    /// An entry was started and not begun: it waits again, before all others. Whether there is memory for it.
+    pub(crate) fn put_back(&mut self, entry: W) -> Result<(), W> {
+        debug_assert!(self.running > 0, "only what was started is put back");
+        // Canceling hands the list out.
+        if self.waiting.try_reserve(1).is_err() {
+            return Err(entry);
+        }
+        self.running -= 1;
+        self.waiting.push_front(entry);
+        Ok(())
+    }
+
     /// A started entry finished. Of a closed batch nobody collects events.
     pub(crate) fn finish(&mut self, event: E) {
         debug_assert!(self.running > 0, "only what was started finishes");
@@ -163,7 +175,7 @@ mod tests {
             let (mut running, mut finished) = (Vec::new(), VecDeque::new());
             for _ in 0..500 {
                 step += 1;
-                match random(if step % 500 == 499 { 6 } else { 5 }) {
+                match random(if step % 500 == 499 { 7 } else { 6 }) {
                     0 => {
                         let wanted = 1 + random(6);
                         let entries = model.len()..model.len() + wanted;
@@ -211,6 +223,15 @@ mod tests {
                         }
                     }
                     5 => {
+                        let oldest = running.iter().enumerate().min_by_key(|(_, entry)| **entry);
+                        let before = |entry: &usize| slots.first().is_none_or(|first| entry < first);
+                        if let Some((at, _)) = oldest.filter(|(_, entry)| before(entry)) {
+                            let entry = running.swap_remove(at);
+                            assert_eq!(slots.put_back(entry), Ok(()));
+                            model[entry] = At::Waiting;
+                        }
+                    }
+                    6 => {
                         let dropped = slots.close();
                         assert_eq!(dropped.len(), count(&model, At::Waiting));
                         dropped.into_iter().for_each(|entry| slots.finish(entry));

@@ -134,8 +134,14 @@ impl Model {
         let waiting: Vec<_> = waiting.map(|(cookie, _)| cookie).collect();
         let mut started = VecDeque::new();
         self.desk.start_some(reads_only, most, &mut started);
-        let started = started.into_iter();
-        assert!(started.len() <= most && (started.len() == 0) == waiting.is_empty());
+        let keep = self.random(started.len() + 1);
+        let mut rest = started.split_off(keep);
+        assert!(
+            started.len() + rest.len() <= most && (started.len() + rest.len() == 0) == waiting.is_empty()
+        );
+        self.desk.put_back(&mut rest);
+        assert!(rest.is_empty());
+        let started = started.into_iter().map(|started| started.work);
         for (piece, first) in started.zip(waiting) {
             assert_eq!(piece.cookie, first, "in the order in which they came");
             self.entries[first].0 = At::Running;

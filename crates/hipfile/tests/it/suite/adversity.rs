@@ -463,6 +463,24 @@ fn storage_that_hangs_holds_up_only_who_asked_it() {
             // SAFETY: the memory is kept.
             assert_eq!(unsafe { driver.read(id, second.ptr(), LEN, 0, 0) }.unwrap(), LEN);
         }
+        // In one batch with it too, wherever it stands there.
+        let mixed: Vec<_> = [3, 6, 7].into_iter().map(|at| (at, RawBatch::new(25).unwrap())).collect();
+        for (hangs_at, batch) in &mixed {
+            let entries: Vec<_> = (0..25)
+                .map(|cookie| match cookie {
+                    n if n == *hangs_at => hipfile::Entry { len: 128 * KIB, ..entry(cookie) },
+                    _ => hipfile::Entry { file: id, buffer: second.ptr(), len: 4 * KIB, ..entry(cookie) },
+                })
+                .collect();
+            // SAFETY: the memory is kept.
+            unsafe { batch.submit(driver, &entries) }.unwrap();
+            let mut done = std::collections::BTreeSet::new();
+            while done.len() < 24 {
+                let events = batch.poll(1, 25, Some(Duration::from_secs(1))).unwrap();
+                done.extend(events.iter().map(|event| event.cookie));
+            }
+            assert!(!done.contains(hangs_at));
+        }
         // The driver closes without waiting for it.
         driver.close();
         assert!(readers.iter().all(|reader| !reader.is_finished()));
@@ -473,6 +491,7 @@ fn storage_that_hangs_holds_up_only_who_asked_it() {
             assert!(!destroying.is_finished());
             hanging.vanish();
         });
+        drop(mixed);
         for reader in readers {
             let error = reader.join().unwrap().expect_err("the storage is gone");
             assert!(error.os_error().is_some(), "{error}");
