@@ -1,6 +1,8 @@
 //! Batches: many transfers handed over in one call and collected later. Which state an entry is in is kept by `desk`, what
 //! carries it is decided by `route`; here they meet what entries are and the threads.
 
+mod numbered;
+
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
@@ -9,13 +11,12 @@ use std::time::Duration;
 use crate::buffer::{BufferRecord, DevPtr};
 use crate::config::Config;
 use crate::desk::{Desk, Event, Offer, Oldest, Serving, Stall, Started, Work};
-use crate::driver::{Driver, FileId, Inner, unknown};
+use crate::driver::{Driver, FileId, Inner, serves, unknown};
 use crate::engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::notice;
 use crate::op::Op;
-use crate::queued::{Kind, Queued, Request, Source};
-use crate::registry::Registry;
+use crate::queued::{Ends, Kind, Queued, Request, Source};
 use crate::route::Way;
 use crate::slots::Refused;
 use crate::stats::{self, Event as Counted, Split};
@@ -23,6 +24,8 @@ use crate::sys;
 use crate::ticket::{self, Ending, Ticket};
 use crate::transfer::{self, Cache};
 use crate::workers::Came;
+
+pub use self::numbered::Batches;
 
 /// Most entries of one batch.
 pub const MAX_BATCH: usize = 4096;
@@ -81,20 +84,13 @@ pub struct NoOp {
 /// its memory is no longer used. Dropping a batch is as [`RawBatch::destroy`].
 #[derive(Debug)]
 pub struct RawBatch {
-    desk: Arc<Desk<Waiting>>,
+    desk: Arc<Desk<Queued>>,
     forks: u32,
-}
-
-/// An entry that waits for a thread.
-#[derive(Debug)]
-struct Waiting {
-    queued: Queued,
-    driver: Arc<Inner>,
 }
 
 /// What can be told of an entry.
 #[derive(Clone, Copy, Debug)]
-struct Note {
+pub(crate) struct Note {
     op: Op,
     /// The caller's descriptor.
     fd: RawFd,
@@ -168,22 +164,20 @@ impl RawBatch {
     /// As [`RawBatch::submit`] demands it, whose only part this is.
     fn hand_in(&self, driver: &Driver, entries: &[Entry], since: u64) -> Result<()> {
         const OP: &str = "submit batch";
-        let mut last = None;
+        let mut last = Last::default();
         let mut requests = Vec::new();
         requests.try_reserve_exact(entries.len()).map_err(|_| no_memory(OP))?;
         for (at, entry) in entries.iter().enumerate() {
             let checked = request(&driver.inner, entry, &mut last);
             requests.push(checked.map_err(|error| error.of_entry(at))?);
         }
+        drop(last);
         let offers = requests.into_iter().zip(entries).map(|(request, entry)| Offer {
             cookie: entry.cookie,
             note: note(&request),
             piece: request,
         });
-        let make = |request, ticket| Waiting {
-            queued: Queued::new(request, ticket, since),
-            driver: Arc::clone(&driver.inner),
-        };
+        let make = |request, ticket| Queued::new(request, ticket, since);
         // Large entries wait for storage, each on a thread of its own; small ones share a thread until it has company.
         let large = entries.iter().filter(|entry| entry.len > SMALL);
         let most = large.clone().map(|entry| threads_for(entry.len)).max().unwrap_or(1);
@@ -218,7 +212,10 @@ impl RawBatch {
         }
         self.check_process(OP)?;
         // A call without a limit works instead of sleeping: what it waits for is done sooner than a thread wakes up.
-        while timeout.is_none() && help(&self.desk, min) {}
+        if timeout.is_none() {
+            while help(&self.desk, min) {}
+            self.desk.linger(min);
+        }
         self.desk.collect(min, most, timeout).map_err(|_| no_memory(OP))
     }
 
@@ -251,19 +248,46 @@ fn no_memory(op: &'static str) -> Error {
     Error::message(ErrorKind::InternalError, op, "there is not enough memory")
 }
 
+/// What was found for the entry before.
+#[derive(Default)]
+struct Last {
+    ends: Option<(FileId, Arc<Ends>)>,
+    /// Memory that is not registered.
+    record: Option<Arc<BufferRecord>>,
+}
+
+impl Last {
+    /// What that entry works on, if this one works on the same.
+    fn same(&self, entry: &Entry) -> Option<Arc<Ends>> {
+        let (file, ends) = self.ends.as_ref()?;
+        let same = *file == entry.file && serves(&ends.buffer, entry.buffer, entry.len, entry.buffer_offset);
+        same.then(|| Arc::clone(ends))
+    }
+}
+
 /// Looks up and checks one entry.
-fn request(driver: &Inner, entry: &Entry, last: &mut Option<Arc<BufferRecord>>) -> Result<Request> {
+fn request(driver: &Arc<Inner>, entry: &Entry, last: &mut Last) -> Result<Request> {
     let op = entry.op.unwrap_or(Op::Read);
-    let file = driver.hold_file(entry.file).ok_or_else(|| unknown(op.name(), entry.file))?;
-    let buffer = driver.hold_buffer(entry.buffer, entry.len, entry.buffer_offset, op, last)?;
+    let ends = match last.same(entry) {
+        Some(ends) => ends,
+        None => {
+            let file = driver.hold_file(entry.file).ok_or_else(|| unknown(op.name(), entry.file))?;
+            let (ptr, offset) = (entry.buffer, entry.buffer_offset);
+            let buffer = driver.hold_buffer(ptr, entry.len, offset, op, &mut last.record)?;
+            let ends = Arc::new(Ends { driver: Arc::clone(driver) as _, file, buffer });
+            last.ends = Some((entry.file, Arc::clone(&ends)));
+            ends
+        }
+    };
+    let Ends { file, buffer, .. } = &*ends;
     let invalid = |why: String| Error::message(ErrorKind::InvalidValue, op.name(), why);
     if entry.buffer_offset < 0 || entry.file_offset < 0 {
         let (buffer, file) = (entry.buffer_offset, entry.file_offset);
         return Err(invalid(format!("buffer offset {buffer} or file offset {file} is negative")));
     }
     let (base, len) = (entry.buffer.0, entry.len);
-    let checked = transfer::check(op, &file, &buffer, base, len, entry.file_offset, entry.buffer_offset)?;
-    let (offset, moving, file_offset) = (checked.offset_in(&buffer), checked.len(), checked.file_offset);
+    let checked = transfer::check(op, file, buffer, base, len, entry.file_offset, entry.buffer_offset)?;
+    let (offset, moving, file_offset) = (checked.offset_in(buffer), checked.len(), checked.file_offset);
     if len > moving && buffer.span(offset, len).is_none() {
         return Err(invalid(format!("size {len} passes the end of the buffer")));
     }
@@ -275,11 +299,12 @@ fn request(driver: &Inner, entry: &Entry, last: &mut Option<Arc<BufferRecord>>) 
     if file.user(op).is_none() {
         let _ = file.plain(op.name());
     }
-    Ok(Request { op, file, buffer, offset, len: moving, file_offset })
+    Ok(Request { op, ends, offset, len: moving, file_offset })
 }
 
 fn note(request: &Request) -> Note {
-    let Request { op, file, file_offset, len, .. } = request;
+    let Request { op, ends, file_offset, len, .. } = request;
+    let file = &ends.file;
     let reach = match file.user(*op) {
         Some(_) => file.fd(),
         None => file.plain(op.name()).map_or(file.fd(), |plain| plain.fd.as_raw_fd()),
@@ -287,22 +312,34 @@ fn note(request: &Request) -> Note {
     Note { op: *op, fd: file.fd(), reach, file_offset: *file_offset, len: *len }
 }
 
-impl Work for Waiting {
+/// The driver that an entry was handed to.
+fn driver_of(queued: &Queued) -> Arc<Inner> {
+    let Ok(driver) = Arc::clone(queued.driver()).downcast() else {
+        unreachable!("`request` has put it there")
+    };
+    driver
+}
+
+fn is_of(queued: &Queued, driver: &Arc<Inner>) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(queued.driver()), Arc::as_ptr(driver))
+}
+
+impl Work for Queued {
     type Home = Arc<Inner>;
     type Note = Note;
 
     fn is_write(&self) -> bool {
-        self.queued.is_write()
+        self.op() == Op::Write
     }
 
     fn end(self, ending: Ending) {
         let timed_out = matches!(ending, Ending::TimedOut);
         let event = if timed_out { Counted::EntryTimedOut } else { Counted::EntryCanceled };
-        self.driver.meters().count(event, 1);
-        self.queued.end(ending);
+        driver_of(&self).meters().count(event, 1);
+        self.tell(ending);
     }
 
-    fn send(home: &Arc<Inner>, desk: &Arc<Desk<Waiting>>) {
+    fn send(home: &Arc<Inner>, desk: &Arc<Desk<Queued>>) {
         let (desk, last) = (Arc::clone(desk), Arc::clone(home));
         home.workers().push(Box::new(move || {
             match serve(Serving { desk: &desk, last }, None, TURN, false) {
@@ -333,27 +370,29 @@ impl Work for Waiting {
 
 /// Carries out what a call waits for, on its own thread; whether there was anything. Only reads: a write may raise a signal
 /// on the thread that does it, which the caller of this does not expect.
-fn help(desk: &Arc<Desk<Waiting>>, wanted: usize) -> bool {
+fn help(desk: &Arc<Desk<Queued>>, wanted: usize) -> bool {
     let Some((first, missing)) = desk.help(wanted) else { return false };
-    let serving = Serving { desk, last: Arc::clone(&first.driver) };
+    let serving = Serving { desk, last: driver_of(&first) };
     serve(serving, Some(first), missing.min(TURN), true);
     true
 }
 
 /// Carries entries of a batch out until none waits, or until it has carried `most` of them. How many.
 fn serve(
-    mut serving: Serving<'_, Waiting>,
-    mut first: Option<Waiting>,
+    mut serving: Serving<'_, Queued>,
+    mut first: Option<Queued>,
     most: usize,
     reads_only: bool,
 ) -> usize {
     let (desk, mut left) = (serving.desk, most);
-    let mut ahead = VecDeque::<Started<Waiting>>::new();
+    let mut ahead = VecDeque::<Started<Queued>>::new();
     while left > 0 {
         let next = first.take().or_else(|| ahead.pop_front().map(|started| started.work));
         let next = next.or_else(|| desk.start(reads_only));
-        let Some(Waiting { queued, driver }) = next else { break };
-        serving.last = driver;
+        let Some(queued) = next else { break };
+        if !is_of(&queued, &serving.last) {
+            serving.last = driver_of(&queued);
+        }
         let driver = &serving.last;
         let way = queued.transfer().and_then(|transfer| driver.router().queue_for(&transfer));
         // Room for all that may come back, had while nothing is in hand that others wait for.
@@ -396,7 +435,8 @@ fn serve(
             desk.invite(driver, WAITING_THREADS);
             carry(driver, queued);
         }
-        if let Some(Waiting { queued, driver }) = odd {
+        if let Some(queued) = odd {
+            let driver = driver_of(&queued);
             desk.invite(&driver, WAITING_THREADS);
             carry(&driver, queued);
         }
@@ -416,14 +456,14 @@ fn carry(driver: &Inner, queued: Queued) {
 
 /// What a thread takes out of a batch for an engine's queue: entries that go the same way.
 struct Turn<'a> {
-    desk: &'a Arc<Desk<Waiting>>,
+    desk: &'a Arc<Desk<Queued>>,
     driver: &'a Arc<Inner>,
     way: Way,
     first: Option<Queued>,
     /// Started, to be looked at next.
-    ahead: &'a mut VecDeque<Started<Waiting>>,
+    ahead: &'a mut VecDeque<Started<Queued>>,
     /// Started, and found to go another way.
-    odd: Option<Waiting>,
+    odd: Option<Queued>,
     left: usize,
     taken: usize,
     bytes: usize,
@@ -450,13 +490,13 @@ impl Turn<'_> {
     }
 
     /// Entries are started several at once: each time others are kept from it.
-    fn start(&mut self) -> Option<Waiting> {
+    fn start(&mut self) -> Option<Queued> {
         if self.ahead.is_empty() && self.ahead.try_reserve(AT_ONCE).is_ok() {
             self.desk.start_some(self.reads_only, AT_ONCE.min(self.left), self.ahead);
         }
-        let waiting = self.ahead.pop_front()?.work;
-        waiting.queued.reached(self.way.engine());
-        Some(waiting)
+        let queued = self.ahead.pop_front()?.work;
+        queued.reached(self.way.engine());
+        Some(queued)
     }
 }
 
@@ -469,13 +509,12 @@ impl Source for Turn<'_> {
             }
             None if self.odd.is_some() || self.left == 0 => return None,
             None => {
-                let waiting = self.start()?;
-                let same = Arc::ptr_eq(&waiting.driver, self.driver) && self.goes_along(&waiting.queued);
-                if !same {
-                    self.odd = Some(waiting);
+                let queued = self.start()?;
+                if !(is_of(&queued, self.driver) && self.goes_along(&queued)) {
+                    self.odd = Some(queued);
                     return None;
                 }
-                waiting.queued
+                queued
             }
         };
         let mut queued = queued;
@@ -511,60 +550,5 @@ impl Source for Turn<'_> {
 
     fn again(&mut self, piece: Queued) {
         self.again.push(piece);
-    }
-}
-
-/// Batches by number, for callers who know them by a handle. Numbers are never given out twice in a process; any number
-/// may be asked about, without a lock.
-pub struct Batches {
-    registry: Registry<RawBatch>,
-    forks: u32,
-}
-
-impl std::fmt::Debug for Batches {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Batches").finish_non_exhaustive()
-    }
-}
-
-impl Default for Batches {
-    fn default() -> Batches {
-        Batches::new()
-    }
-}
-
-impl Batches {
-    /// None yet.
-    pub fn new() -> Batches {
-        Batches { registry: Registry::new(), forks: sys::forks() }
-    }
-
-    /// Whether this process is a fork of the one that made the list. Then batches can be looked up here, and nothing else.
-    pub fn in_forked_child(&self) -> bool {
-        sys::forks() != self.forks
-    }
-
-    /// Keeps a batch; its number, never 0.
-    ///
-    /// # Errors
-    /// `InternalError` when there are 16 million, `DriverClosing` in the child of a fork.
-    pub fn insert(&self, batch: RawBatch) -> Result<u64> {
-        const OP: &str = "set up batch";
-        if self.in_forked_child() {
-            return Err(Error::message(ErrorKind::DriverClosing, OP, "the list was made before fork"));
-        }
-        let full = || Error::message(ErrorKind::InternalError, OP, "there are too many batches");
-        self.registry.insert(Arc::new(batch)).ok_or_else(full)
-    }
-
-    /// The batch of this number.
-    pub fn get(&self, number: u64) -> Option<Arc<RawBatch>> {
-        Some(self.registry.get(number)?.to_arc())
-    }
-
-    /// Takes a batch out; none in the child of a fork.
-    pub fn remove(&self, number: u64) -> Option<Arc<RawBatch>> {
-        // The lock may be held by a thread that does not exist here.
-        if self.in_forked_child() { None } else { self.registry.remove(number) }
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::slots::{Refused, Slots};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, thread};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, linger, thread};
 use crate::ticket::{Complete, Ending, Ticket};
 
 /// How an entry ended.
@@ -255,6 +255,15 @@ impl<W: Work> Desk<W> {
     /// Sets whether those who wait from now on look again and again instead of sleeping.
     pub(crate) fn set_polling(&self, polling: bool) {
         self.polling.store(polling, Ordering::Relaxed);
+    }
+
+    /// Looks for the events that a call wants for about as long as a wake-up takes: what it waits for runs already.
+    pub(crate) fn linger(&self, wanted: usize) {
+        let state = self.lock();
+        let missing = wanted.saturating_sub(state.slots.finished()).min(state.slots.in_flight());
+        let enough = state.events + missing as u64;
+        drop(state);
+        linger(|| self.ended.load(Ordering::Relaxed) >= enough);
     }
 
     /// Looks again and again whether an entry has ended, for as long as that.

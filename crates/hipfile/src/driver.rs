@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-pub(crate) use self::memory::is_current;
+pub(crate) use self::memory::{is_current, serves};
 use crate::block::{BlockPool, Pin};
 use crate::buffer::{BufferRecord, DevPtr};
 use crate::config::{Config, PageCache};

@@ -137,9 +137,7 @@ impl Inner {
         if let Some(hold) = registered {
             return Ok(hold);
         }
-        let wanted = end_of(ptr, len, buffer_offset);
-        let fits = |record: &Arc<BufferRecord>| record.base() == ptr.0 && wanted <= record.end();
-        let record = match last.take().filter(fits) {
+        let record = match last.take().filter(|record| serves(record, ptr, len, buffer_offset)) {
             Some(record) => record,
             None => Arc::new(self.unregistered(ptr, len, buffer_offset, op)?),
         };
@@ -239,6 +237,11 @@ impl Inner {
 fn end_of(ptr: DevPtr, len: usize, buffer_offset: i64) -> usize {
     let offset = usize::try_from(buffer_offset).unwrap_or(0);
     ptr.0.saturating_add(offset).saturating_add(len.clamp(1, transfer::MAX_TRANSFER))
+}
+
+/// Whether a record that was found for this address is what would be found for that range of it.
+pub(crate) fn serves(record: &BufferRecord, ptr: DevPtr, len: usize, buffer_offset: i64) -> bool {
+    record.base() == ptr.0 && end_of(ptr, len, buffer_offset) <= record.end()
 }
 
 /// How far memory goes on behind the piece at `ptr` that ends at `end`, up to `wanted`, and where pieces meet. Only what the
