@@ -80,7 +80,16 @@ fn compare(what: &str, bench: &Bench, threads: &[usize]) {
     let mut calls = vec![Vec::new(); threads.len()];
     let mut batches = Vec::new();
     // What is cached stays so, and takes a fraction of a millisecond: one round after the other, and more of them.
-    let (each, rounds) = if bench.cold { (true, ROUNDS) } else { (false, 50 * ROUNDS) };
+    let small = bench.count * bench.size <= 1 << 20;
+    let each = bench.cold;
+    let rounds = ROUNDS
+        * if each {
+            1
+        } else if small {
+            300
+        } else {
+            50
+        };
     for round in 0..=rounds {
         for (at, threads) in threads.iter().enumerate() {
             if each || round == 0 {

@@ -22,6 +22,7 @@ use crate::storage::{self, Roots, StorageFacts};
 use crate::sys::{self, Site, Statx};
 use crate::usage::{Usage, Used};
 use crate::user_fs::{User, UserFs};
+use crate::warm::Warm;
 
 /// What kind of thing the descriptor refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +89,7 @@ pub(crate) struct FileRecord {
     pub(crate) breakers: [Breaker; MAX_ENGINES],
     /// How fast it went either way.
     pub(crate) pace: Pace,
+    pub(crate) warm: Warm,
     /// What an engine has told a library of this file, if it has.
     pub(crate) known_to_library: OnceLock<Box<dyn std::any::Any + Send + Sync>>,
     pub(crate) usage: Usage,
@@ -179,6 +181,7 @@ impl FileRecord {
             demoted: Demoted::default(),
             breakers: Default::default(),
             pace: Pace::default(),
+            warm: Warm::default(),
             known_to_library: OnceLock::new(),
             usage: Usage::default(),
             counters: Counters::new(),

@@ -109,6 +109,7 @@ mod transfer;
 mod turns;
 mod usage;
 mod user_fs;
+mod warm;
 mod watch;
 mod workers;
 

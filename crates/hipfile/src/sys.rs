@@ -308,6 +308,14 @@ pub(crate) fn read_now(fd: RawFd, to: &mut [u8], offset: u64) -> bool {
     pread_now(fd, to, offset) == Ok(len)
 }
 
+/// Reads all of `to`, by the call that is the fastest where no storage is to be waited for; whether that was possible.
+pub(crate) fn read_whole(fd: RawFd, to: &mut [u8], offset: u64) -> bool {
+    let len = to.len();
+    // SAFETY: for one call, which takes any number: one that names no open file gives EBADF.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    rustix::io::pread(fd, to, offset) == Ok(len)
+}
+
 /// Reads what can be had without waiting for storage. Not by libc, which makes each a point where the thread can be canceled:
 /// as slow as a twentieth of the read.
 fn pread_now(fd: BorrowedFd<'_>, to: &mut [u8], offset: u64) -> rustix::io::Result<usize> {

@@ -184,6 +184,11 @@ impl StorageFacts {
         self.fs.kind() == FsKind::Memory
     }
 
+    /// Whether the kernel has its bytes on devices of this machine, or in memory: nobody else takes part in a read.
+    pub(crate) fn is_local(&self) -> bool {
+        self.node == Node::Regular && matches!(self.fs.kind(), FsKind::Local | FsKind::Memory)
+    }
+
     /// Whether plain buffered I/O serves it better than O_DIRECT, which brings nothing there (memory, images), goes past a
     /// cache that is the point of it (ZFS, FUSE, 9p), or waits for the far side with each request (network).
     pub fn prefers_buffered(&self) -> bool {

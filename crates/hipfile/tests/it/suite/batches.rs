@@ -169,6 +169,46 @@ fn small_reads_share_a_ring() {
     assert!(copies <= 129, "neighbours are copied together: {copies}");
 }
 
+/// After many reads that found their bytes in the page cache others are tried: what changes then is seen by the next.
+#[test]
+fn a_file_that_was_warm_for_long_may_change() {
+    const COUNT: usize = 300;
+    const LEN: usize = 4096;
+    let _watchdog = Watchdog::new("a warm file", 60);
+    for engines in [STAGED, &["bounce"]] {
+        let mut setup = setup(engines, COUNT * LEN, |c| c.page_cache = PageCache::Buffered);
+        let path = setup._storage.path("f");
+        let batch = RawBatch::new(COUNT).unwrap();
+        let entries: Vec<_> = (0..COUNT).map(|n| setup.read(n, LEN)).collect();
+        let read = |setup: &Setup| {
+            setup.submit(&batch, &entries).unwrap();
+            collect(&batch, COUNT, LEN);
+            setup.check_memory();
+        };
+        for round in 0..4 {
+            read(&setup);
+            // Other bytes, still in the page cache.
+            setup.content[round * LEN..][..LEN].fill(round as u8);
+            std::fs::write(&path, &setup.content).unwrap();
+        }
+        read(&setup);
+        let open = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+        open.sync_all().unwrap();
+        rustix::fs::fadvise(&open, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        read(&setup);
+        read(&setup);
+        // It ends within an entry.
+        open.set_len((COUNT / 2 * LEN + 100) as u64).unwrap();
+        setup.submit(&batch, &entries).unwrap();
+        let events = batch.poll(COUNT, COUNT, None).unwrap();
+        assert_eq!(events.len(), COUNT);
+        for Event { cookie, status, .. } in events {
+            let there = (COUNT / 2 * LEN + 100).saturating_sub(cookie as usize * LEN).min(LEN);
+            assert!(matches!(status, EventStatus::Complete(n) if n == there), "{cookie}: {status:?}");
+        }
+    }
+}
+
 #[test]
 fn behaviour_70_1024_entries_of_1_mib_pass_through_one_block() {
     let _watchdog = Watchdog::new("1024 entries", 120);
