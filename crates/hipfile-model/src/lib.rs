@@ -56,6 +56,22 @@ mod sync {
         thread::yield_now();
     }
 
+    /// No time passes here: nothing is ever stuck.
+    pub(crate) const STUCK: std::time::Duration = std::time::Duration::from_secs(1);
+
+    pub(crate) fn park_until_stuck() -> bool {
+        thread::park();
+        false
+    }
+
+    pub(crate) fn wait_for<'a, T>(
+        woken: &Condvar,
+        state: MutexGuard<'a, T>,
+        _: std::time::Duration,
+    ) -> (MutexGuard<'a, T>, bool) {
+        (woken.wait(state).unwrap_or_else(PoisonError::into_inner), false)
+    }
+
     pub(crate) fn linger(found: impl Fn() -> bool) {
         (0..2).take_while(|_| !found()).for_each(|_| thread::yield_now());
     }

@@ -6,6 +6,8 @@ mod janitor;
 mod left;
 #[path = "block/memory.rs"]
 mod memory;
+#[path = "block/slab.rs"]
+mod slab;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,70 +17,15 @@ use std::time::Duration;
 
 use self::janitor::Bell;
 use self::memory::{map, populate};
+pub(crate) use self::slab::Pin;
+use self::slab::Slab;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, STUCK, Weak, wait_for};
 use crate::sys;
 
 /// Memory is taken from the system in slabs of about this size.
 const SLAB: usize = 4 << 20;
 const MAX_SLABS: usize = 1024;
-
-/// Makes a range fast to copy from and to, and undoes that; failing to is no error, only slower.
-pub(crate) struct Pin {
-    /// The runtime's name: what one runtime has pinned it must not be asked to pin again.
-    pub(crate) runtime: &'static str,
-    pub(crate) pin: Box<dyn Fn(*mut u8, usize) + Send + Sync>,
-    pub(crate) unpin: Box<dyn Fn(*mut u8) + Send + Sync>,
-}
-
-struct Slab {
-    start: NonNull<u8>,
-    len: usize,
-    blocks: usize,
-    /// The memory node it lies on, where that was asked for.
-    node: Option<u32>,
-    /// The runtimes that have pinned it.
-    pinned: Mutex<Vec<&'static str>>,
-    /// One bit per free Block. All zero too while the slab is cold: then it has no memory.
-    free: AtomicU64,
-    /// One bit per Block that is out of use because it is beyond the limit. Changed under the pool's lock.
-    retired: AtomicU64,
-}
-
-// SAFETY: the slab is plain memory; which thread may touch which Block is decided by the bits of `free`.
-unsafe impl Send for Slab {}
-// SAFETY: as for Send.
-unsafe impl Sync for Slab {}
-
-impl Slab {
-    fn all(&self) -> u64 {
-        if self.blocks == 64 { u64::MAX } else { (1 << self.blocks) - 1 }
-    }
-
-    /// Pins it with those that have not yet.
-    fn pin(&self, pins: &[Arc<Pin>]) {
-        let mut pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
-        for pin in pins {
-            if !pinned.contains(&pin.runtime) {
-                (pin.pin)(self.start.as_ptr(), self.len);
-                pinned.push(pin.runtime);
-            }
-        }
-    }
-
-    /// Unpins it, if everyone who has pinned it can be asked to.
-    fn unpin(&self, pins: &[Arc<Pin>]) -> bool {
-        let mut pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
-        if !pinned.iter().all(|runtime| pins.iter().any(|pin| pin.runtime == *runtime)) {
-            return false;
-        }
-        pins.iter()
-            .filter(|pin| pinned.contains(&pin.runtime))
-            .for_each(|pin| (pin.unpin)(self.start.as_ptr()));
-        pinned.clear();
-        true
-    }
-}
 
 /// The pool. Blocks are taken and returned without a lock while there are enough; otherwise takers wait in turn.
 pub(crate) struct BlockPool {
@@ -90,6 +37,8 @@ pub(crate) struct BlockPool {
     /// Blocks that never come back, for which others may be mapped.
     lost: AtomicUsize,
     waiting: AtomicUsize,
+    /// Whether those who have Blocks do not give them back.
+    stuck: AtomicBool,
     /// Whether a slab other than the first was used since the janitor looked.
     used: AtomicBool,
     /// How long the pool may be idle before it gives memory back; `None` for ever.
@@ -160,6 +109,7 @@ impl BlockPool {
             slabs: (0..MAX_SLABS).map(|_| OnceLock::new()).collect(),
             lost: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
+            stuck: AtomicBool::new(false),
             used: AtomicBool::new(false),
             idle,
             bell: Arc::default(),
@@ -205,7 +155,8 @@ impl BlockPool {
     /// Takes one Block; waits in turn when all are in use. The caller must hold no other Block.
     ///
     /// # Errors
-    /// The errno of mmap, when not even one Block can be had from the system.
+    /// The errno of mmap, when not even one Block can be had from the system; ENOMEM when none has come back for [`STUCK`]: who
+    /// has them is at storage that hangs.
     pub(crate) fn take(&self, node: Option<u32>) -> Result<Block<'_>, i32> {
         // A taker in the queue goes first.
         if self.waiting.load(Ordering::SeqCst) == 0
@@ -318,7 +269,14 @@ impl BlockPool {
                     Err(_) => {}
                 }
             }
-            slow = self.returned.wait(slow).unwrap_or_else(PoisonError::into_inner);
+            if self.stuck.load(Ordering::SeqCst) {
+                break Err(libc::ENOMEM);
+            }
+            let (again, over) = wait_for(&self.returned, slow, STUCK);
+            slow = again;
+            if over && slow.growing == 0 {
+                self.stuck.store(true, Ordering::SeqCst);
+            }
         };
         slow.queue.retain(|t| *t != ticket);
         self.waiting.fetch_sub(1, Ordering::SeqCst);
@@ -586,6 +544,9 @@ impl Drop for Block<'_> {
                     self.pool.fit(self.slab, slab);
                 }
             }
+        }
+        if self.pool.stuck.load(Ordering::Relaxed) {
+            self.pool.stuck.store(false, Ordering::SeqCst);
         }
         if self.pool.waiting.load(Ordering::SeqCst) != 0 {
             // The lock orders this after a taker's last look, so that its wait sees the notification.

@@ -2,10 +2,11 @@
 //! here for a job to end.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use crate::pool;
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, linger};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, STUCK, linger, wait_for};
 use crate::sys;
 
 /// Work that may run at any time on any thread.
@@ -22,19 +23,25 @@ pub(crate) enum Came {
 /// How many threads may look for work before they sleep.
 const LINGERING: usize = 4;
 
-/// A bounded number of threads, started when needed. Dropped, they do what is queued and end; nobody joins them.
+/// How many threads there may be at most beside those that are at storage that hangs.
+const EXTRA: usize = 240;
+
+/// A bounded number of threads, started when needed: more only where for [`STUCK`] none of them ended a job. Dropped, they do
+/// what is queued and end; nobody joins them.
 #[derive(Debug)]
 pub(crate) struct Workers {
     shared: Arc<Shared>,
-    name: &'static str,
-    most: usize,
     forks: u32,
 }
 
 #[derive(Debug)]
 struct Shared {
+    name: &'static str,
+    most: usize,
     state: Mutex<State>,
     work: Condvar,
+    /// Wakes the thread in reserve.
+    closing: Condvar,
     /// How many jobs are queued, for the thread that looks without the lock.
     queued: AtomicUsize,
 }
@@ -47,6 +54,10 @@ struct State {
     idle: usize,
     /// Threads that look for a job a little longer before they sleep.
     lingering: usize,
+    /// When a job ended last, or the first of those that wait came.
+    moved: Option<Instant>,
+    /// Whether a thread waits in reserve.
+    reserve: bool,
     closed: bool,
 }
 
@@ -64,9 +75,15 @@ impl std::fmt::Debug for State {
 impl Workers {
     /// At most `most` threads (at least one), named `name` and a number.
     pub(crate) fn new(name: &'static str, most: usize) -> Workers {
-        let shared =
-            Shared { state: Mutex::new(State::default()), work: Condvar::new(), queued: AtomicUsize::new(0) };
-        Workers { shared: Arc::new(shared), name, most: most.max(1), forks: sys::forks() }
+        let shared = Shared {
+            name,
+            most: most.max(1),
+            state: Mutex::new(State::default()),
+            work: Condvar::new(),
+            closing: Condvar::new(),
+            queued: AtomicUsize::new(0),
+        };
+        Workers { shared: Arc::new(shared), forks: sys::forks() }
     }
 
     /// Whether jobs wait for a thread.
@@ -77,16 +94,19 @@ impl Workers {
     /// Queues a job. Where not one thread can be had it is run here and now.
     pub(crate) fn push(&self, job: Job) {
         let mut state = self.shared.lock();
+        if state.jobs.is_empty() {
+            state.moved = Some(Instant::now());
+        }
         state.jobs.push_back(job);
         self.shared.queued.store(state.jobs.len(), Ordering::Relaxed);
         // A thread that lingers looks once more, with the lock, before it sleeps.
         if state.jobs.len() <= state.lingering {
             return;
         }
-        if state.jobs.len() > state.idle + state.lingering && state.threads < self.most {
-            let shared = Arc::clone(&self.shared);
-            let name = format!("{}{}", self.name, state.threads);
-            if pool::spawn(name, move || shared.serve()) {
+        if state.jobs.len() > state.idle + state.lingering {
+            if state.threads >= self.shared.most {
+                Shared::keep_reserve(&self.shared, &mut state);
+            } else if Shared::spawn(&self.shared, &state, Shared::serve) {
                 state.threads += 1;
             } else if state.threads == 0 {
                 let job = state.jobs.pop_back();
@@ -111,6 +131,7 @@ impl Drop for Workers {
         if sys::forks() == self.forks {
             self.shared.lock().closed = true;
             self.shared.work.notify_all();
+            self.shared.closing.notify_all();
         }
     }
 }
@@ -120,16 +141,54 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serve(&self) {
+    fn spawn(this: &Arc<Shared>, state: &State, body: fn(&Arc<Shared>)) -> bool {
+        let shared = Arc::clone(this);
+        pool::spawn(format!("{}{}", this.name, state.threads), move || body(&shared))
+    }
+
+    /// Sees to it that somebody looks whether jobs wait for threads that do not come back.
+    fn keep_reserve(this: &Arc<Shared>, state: &mut State) {
+        if !state.reserve && state.threads < this.most + EXTRA {
+            state.reserve = Shared::spawn(this, state, Shared::stand_by);
+        }
+    }
+
+    /// Waits until no job has ended for a while though some wait, and serves them then; ends when none waits.
+    fn stand_by(this: &Arc<Shared>) {
+        let (mut state, mut serves) = (this.lock(), false);
+        while !serves && !state.jobs.is_empty() && !state.closed {
+            let quiet = state.moved.map_or(STUCK, |moved| moved.elapsed());
+            if quiet >= STUCK {
+                (serves, state.threads) = (true, state.threads + 1);
+            } else {
+                state = wait_for(&this.closing, state, STUCK - quiet).0;
+            }
+        }
+        state.reserve = false;
+        drop(state);
+        if serves {
+            this.serve();
+        }
+    }
+
+    fn serve(self: &Arc<Shared>) {
         let mut state = self.lock();
         let mut lingered = true;
         loop {
             if let Some(job) = state.jobs.pop_front() {
                 self.queued.store(state.jobs.len(), Ordering::Relaxed);
+                if !state.jobs.is_empty() && state.threads >= self.most {
+                    Shared::keep_reserve(self, &mut state);
+                }
                 drop(state);
                 lingered = run(job) == Came::ForNothing;
                 state = self.lock();
+                state.moved = Some(Instant::now());
             } else if state.closed {
+                return;
+            } else if state.threads > self.most && state.idle > 0 {
+                // One that was started while others were stuck, or one of these.
+                state.threads -= 1;
                 return;
             } else if !lingered && state.lingering < LINGERING {
                 // What comes next often comes soon, and a wake-up takes longer than the work.
@@ -157,6 +216,40 @@ fn run(job: Job) -> Came {
 mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
+
+    /// However many never end, the others are run.
+    #[test]
+    fn jobs_that_hang_keep_no_other_waiting() {
+        let workers = Workers::new("hipfile-test", 2);
+        let (done, ended) = mpsc::channel();
+        let (release, hangs) = mpsc::channel::<()>();
+        let hangs = Arc::new(std::sync::Mutex::new(hangs));
+        for _ in 0..5 {
+            let hangs = Arc::clone(&hangs);
+            workers.push(Box::new(move || {
+                let _ = hangs.lock().unwrap().recv();
+                Came::ForWork
+            }));
+        }
+        for n in 0..20 {
+            let done = done.clone();
+            workers.push(Box::new(move || {
+                let _ = done.send(n);
+                Came::ForWork
+            }));
+        }
+        for _ in 0..20 {
+            ended.recv_timeout(Duration::from_secs(60)).unwrap();
+        }
+        assert!(workers.shared.lock().threads > 2);
+        drop(release);
+        let end = Instant::now() + Duration::from_secs(60);
+        while workers.shared.lock().threads > 2 {
+            assert!(Instant::now() < end, "what is not needed any more ends");
+            workers.push(Box::new(|| Came::ForWork));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
 
     use super::*;
 

@@ -232,3 +232,25 @@ fn a_lost_block_is_replaced_and_never_given_out_again() {
         }
     }
 }
+
+#[test]
+fn who_never_gives_a_block_back_keeps_nobody_waiting() {
+    let pool = BlockPool::new(64 << 10, 2 << 16, None);
+    let (first, second) = (pool.take(None).unwrap(), pool.take(None).unwrap());
+    assert_eq!(pool.take(None).err(), Some(libc::ENOMEM));
+    assert!(pool.stuck.load(Ordering::SeqCst), "the next need not wait to know");
+    assert_eq!(pool.take(None).err(), Some(libc::ENOMEM));
+    drop(first);
+    let third = pool.take(None).unwrap();
+    // Now somebody gives one back, if late.
+    std::thread::scope(|scope| {
+        let fourth = scope.spawn(|| pool.take(None).map(drop));
+        while pool.waiting.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        drop(third);
+        assert!(fourth.join().unwrap().is_ok());
+    });
+    drop(second);
+    assert_eq!(pool.waiting.load(Ordering::SeqCst), 0);
+}

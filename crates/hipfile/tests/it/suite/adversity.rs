@@ -6,6 +6,7 @@
 use std::ffi::CString;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -499,4 +500,71 @@ fn storage_that_hangs_holds_up_only_who_asked_it() {
             assert!(error.os_error().is_some(), "{error}");
         }
     });
+}
+
+/// More of them than there are Blocks and threads for.
+#[test]
+fn however_many_wait_for_storage_that_hangs_others_are_served() {
+    let _watchdog = Watchdog::new(100);
+    let at = tempfile::tempdir().unwrap();
+    let hanging = match fuse::Hanging::serve(at.path()) {
+        Ok(hanging) => hanging,
+        Err(why) => return skip("storage that hangs", &format!("FUSE cannot be mounted here: {why}")),
+    };
+    for engines in [&["uring", "bounce"][..], &["bounce"]] {
+        let driver = driver_with(engines, |c| c.wait_notice = None);
+        let open = std::fs::File::open(at.path().join(fuse::NAME)).unwrap();
+        let hung = driver.register_file(open.as_raw_fd()).unwrap();
+        let elsewhere = Storage::here();
+        std::fs::write(elsewhere.path("f"), pattern()).unwrap();
+        let other = std::fs::File::open(elsewhere.path("f")).unwrap();
+        let id = driver.register_file(other.as_raw_fd()).unwrap();
+        // Kept while threads that outlive this round use them.
+        let memory = Arc::new(Buffer::alloc(&driver, 0, LEN).unwrap());
+        let driver = Arc::new(driver);
+        for _ in 0..20 {
+            let (driver, memory) = (Arc::clone(&driver), Arc::clone(&memory));
+            // SAFETY: the memory is kept.
+            std::thread::spawn(move || unsafe { driver.read(hung, memory.ptr(), 64 * KIB, 0, 0) });
+        }
+        let second = Buffer::alloc(&driver, 0, LEN).unwrap();
+        let entry = |file, ptr, cookie| hipfile::Entry {
+            op: Ok(Op::Read),
+            file,
+            buffer: ptr,
+            buffer_offset: 0,
+            file_offset: 0,
+            len: 128 * KIB,
+            cookie,
+        };
+        let hang = RawBatch::new(20).unwrap();
+        let entries: Vec<_> = (0..20).map(|n| entry(hung, memory.ptr(), n)).collect();
+        // SAFETY: the memory is kept.
+        unsafe { hang.submit(&driver, &entries) }.unwrap();
+        assert_eq!(hang.poll(1, 8, Some(Duration::from_millis(300))).unwrap().len(), 0);
+        for _ in 0..3 {
+            for len in [4 * KIB, LEN] {
+                // SAFETY: the memory is kept.
+                assert_eq!(unsafe { driver.read(id, second.ptr(), len, 0, 0) }.unwrap(), len);
+            }
+            let batch = RawBatch::new(20).unwrap();
+            let entries: Vec<_> = (0..20).map(|n| entry(id, second.ptr(), n)).collect();
+            // SAFETY: the memory is kept.
+            unsafe { batch.submit(&driver, &entries) }.unwrap();
+            let mut done = 0;
+            while done < 20 {
+                let events = batch.poll(1, 20, Some(Duration::from_secs(1))).unwrap();
+                assert!(
+                    events.iter().all(|e| matches!(e.status, EventStatus::Complete(n) if n == 128 * KIB))
+                );
+                done += events.len();
+            }
+        }
+        let mut seen = vec![0; LEN];
+        second.download(0, &mut seen).unwrap();
+        assert!(seen == pattern());
+        // It would wait for what the kernel works on.
+        std::mem::forget(hang);
+    }
+    hanging.vanish();
 }
