@@ -302,7 +302,7 @@ fn short_reads_empty_entries_and_errors_are_told_as_they_are() {
         Entry { file_offset: 9_000, ..setup.entry(Op::Read, 0, 4096, 1) },
         Entry { file_offset: 10_000, ..setup.entry(Op::Read, 0, 4096, 2) },
         setup.entry(Op::Read, 5, 0, 3),
-        Entry { file_offset: i64::MAX - 10, ..setup.entry(Op::Write, 0, 4096, 4) },
+        Entry { file_offset: i64::MAX - 10, buffer_offset: 5000, ..setup.entry(Op::Write, 0, 4096, 4) },
     ];
     setup.submit(&batch, &entries).unwrap();
     let mut events = batch.poll(4, 8, None).unwrap();
