@@ -97,8 +97,9 @@ pub(crate) struct Context {
     pub(crate) engine: Option<&'static str>,
 }
 
-/// Why an operation failed. Cheap to clone; `Display` is one line.
-#[derive(Clone, Debug)]
+/// Why an operation failed. Cheap to clone; `Display` is one line, and `Debug`, which a `main` that returns it prints, is that line
+/// and its [`ErrorKind`].
+#[derive(Clone)]
 pub struct Error {
     /// Elsewhere, so that a result fits into registers where nothing fails.
     told: Box<Told>,
@@ -112,6 +113,12 @@ struct Told {
     context: Option<Arc<Context>>,
     /// Which entry of a list is at fault.
     entry: Option<usize>,
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self} ({:?})", self.told.kind)
+    }
 }
 
 impl Error {
@@ -286,6 +293,10 @@ mod tests {
             assert!(text.contains(part), "{part} is missing in: {text}");
         }
         assert!(!text.contains('\n'));
+        assert_eq!(
+            format!("{error:?}"),
+            format!("{text} (InternalError)").replace("InternalError", &format!("{:?}", error.kind()))
+        );
     }
 
     #[test]
