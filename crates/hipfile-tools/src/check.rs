@@ -61,8 +61,8 @@ impl Tool for Check {
 
     fn run(self) -> Result<(), Failure> {
         if self.config {
-            let rows = config::rows(&Config::from_env());
-            return self.print(&rows, || config::text(&rows));
+            let settings = config::settings(&Config::from_env());
+            return self.print(&settings, || config::text(&settings));
         }
         match &self.path {
             Some(path) => {

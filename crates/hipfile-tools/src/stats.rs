@@ -83,7 +83,7 @@ impl Stats {
         let now = self.immediate || self.prometheus;
         match target.connect(Some(PATIENCE)) {
             Err(Unreachable::Silent) if !now => {
-                note(format_args!("{what}: {}; waiting", Unreachable::Silent));
+                note(format_args!("{what}: {}; waiting until it does (-i: not)", Unreachable::Silent));
                 target.connect(None).map_err(failed)?;
             }
             other => other.map_err(failed)?,
@@ -147,7 +147,8 @@ impl Stats {
         out(&match (self.json, self.prometheus) {
             (true, _) => figures::json(&figures::Report::new(snapshot, is_amds))? + "\n",
             (_, true) => prometheus::text(snapshot),
-            _ => monitor::report(snapshot),
+            _ if is_amds => monitor::report(snapshot),
+            _ => monitor::report(snapshot) + &watch::ways(snapshot),
         })
     }
 }

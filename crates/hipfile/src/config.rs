@@ -2,6 +2,7 @@
 //! nothing by itself. The table of settings is in `settings`.
 
 mod file;
+mod misspelt;
 mod settings;
 mod value;
 
@@ -303,6 +304,13 @@ const FILE_VARIABLE: &str = "HIPFILE_CONFIG";
 /// Longest configuration file, in bytes.
 const FILE_MAX: u64 = 1 << 20;
 
+impl Setting {
+    /// Whether its variable is set, and heeded.
+    pub fn is_in_environment(&self) -> bool {
+        !crate::sys::is_set_user_id() && read_variable(self.variable).is_some()
+    }
+}
+
 impl Config {
     /// Defaults, then the configuration file that `HIPFILE_CONFIG` names, then the environment. What cannot be understood
     /// gives one line on standard error and is otherwise ignored. A set-user-ID program gets the defaults.
@@ -323,7 +331,11 @@ impl Config {
     pub fn gather(calls: &[(&'static Setting, Value)]) -> (Config, Vec<String>) {
         match crate::sys::is_set_user_id() {
             true => Config::layers(|_| None, calls),
-            false => Config::layers(read_variable, calls),
+            false => {
+                let (config, mut warnings) = Config::layers(read_variable, calls);
+                warnings.extend(misspelt::warnings(std::env::vars_os().map(|(name, _)| name)));
+                (config, warnings)
+            }
         }
     }
 

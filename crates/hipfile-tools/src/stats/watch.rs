@@ -122,6 +122,13 @@ fn time(side: &Side, share: f64) -> String {
     }
 }
 
+/// Two lines for the report: what moved the bytes, and why some were staged.
+pub(super) fn ways(snapshot: &Snapshot) -> String {
+    let mut both = snapshot.total(Op::Read);
+    both.add(&snapshot.total(Op::Write));
+    format!("Engines: {}\nStaged for: {}\n", shares(&both.engines), shares(&both.reasons))
+}
+
 /// What part of all bytes each row has, the largest first.
 fn shares(rows: &[Named]) -> String {
     let total: u64 = rows.iter().fold(0, |sum, row| sum.saturating_add(row.bytes));

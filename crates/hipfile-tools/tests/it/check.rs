@@ -276,6 +276,7 @@ fn every_setting_is_listed_with_its_value() {
     lab.write("hipfile.toml", b"queue_depth = 9\nquue_depth = 9\n");
     let mut command = check(&["--config"]);
     command.env("HIPFILE_CONFIG", lab.path("hipfile.toml")).env("HIPFILE_IO_THREADS", "3");
+    command.env("HIPFILE_FALBACK", "forbid");
     let told = run(&mut command);
     assert_eq!(told.code, Some(0));
     let line =
@@ -287,10 +288,17 @@ fn every_setting_is_listed_with_its_value() {
     }
     assert!(line("queue_depth").starts_with("* "), "{}", told.stdout);
     assert!(line("queue_depth").contains(" 9 ") && line("io_threads").contains(" 3 "));
+    assert!(line("queue_depth").contains("from the file"), "{}", told.stdout);
+    assert!(line("io_threads").contains("from the environment"), "{}", told.stdout);
     assert!(line("pool_size").starts_with("  "));
     assert!(told.stderr.contains("hipfile.toml:2: quue_depth"), "{}", told.stderr);
+    assert!(told.stderr.contains("is HIPFILE_FALLBACK meant?"), "{}", told.stderr);
     let json: serde_json::Value = serde_json::from_str(&run(command.arg("--json")).stdout).unwrap();
-    let rows = json.as_array().unwrap();
+    assert_eq!(json["schema_version"], 1);
+    let rows = json["settings"].as_array().unwrap();
     assert_eq!(rows.len(), hipfile::SETTINGS.len());
-    assert!(rows.iter().any(|row| row["name"] == "queue_depth" && row["value"] == "9"));
+    assert!(
+        rows.iter().any(|row| row["name"] == "queue_depth" && row["value"] == "9" && row["from"] == "file")
+    );
+    assert!(rows.iter().any(|row| row["name"] == "pool_size" && row["from"].is_null()));
 }

@@ -74,6 +74,8 @@ fn a_program_is_reported_when_it_has_ended() {
     assert_eq!((read, written), (MIB as u64, MIB as u64));
     assert_eq!(number(&run.stdout, "Files registered"), 2);
     assert!(run.stdout.contains("GPU 0 "), "{}", run.stdout);
+    assert!(value(&run.stdout, "Engines").contains(" %"), "{}", run.stdout);
+    assert!(!value(&run.stdout, "Staged for").is_empty());
     assert!(lab.read("destination") == lab.read("source"));
 }
 

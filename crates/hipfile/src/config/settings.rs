@@ -128,7 +128,7 @@ pub const SETTINGS: &[Setting] = &[
     row!("rocm_path", "ROCM_PATH", Kind::Path, "unset", rocm_path,
         "Where ROCm is installed; its lib folder is looked into after the usual names."),
     row!("force_compat_mode", "HIPFILE_FORCE_COMPAT_MODE", Kind::Bool, "false", force_compat,
-        "True leaves the direct engines out, so that every transfer is staged through host memory.")
+        "True leaves the direct engines out, so that every transfer is staged through host memory, also with HIPFILE_FALLBACK=forbid.")
         .parameter("hipFileParamForceCompatMode"),
     row!("allow_compat_mode", "HIPFILE_ALLOW_COMPAT_MODE", Kind::Bool, "true",
         (|c| Value::Bool(c.fallback != Fallback::Forbid)),
@@ -199,7 +199,7 @@ pub const SETTINGS: &[Setting] = &[
         "Size of one staging Block.")
         .parameter("hipFileParamPropertiesPerBufferCacheSizeKB"),
     row!("pool_size", "HIPFILE_POOL_SIZE", BYTES, "64M", pool_len,
-        "Most bytes of staging memory, at least one Block. Transfers wait in turn when it is used up; they never fail for it. hipFileDriverSetMaxCacheSize sets it too.")
+        "Most bytes of staging memory, at least one Block. Transfers wait in turn when it is used up; they never fail for it, and where none of it comes back for a second, since storage hangs, they go on with 64 KiB of their own. hipFileDriverSetMaxCacheSize sets it too.")
         .parameter("hipFileParamPropertiesMaxDeviceCacheSizeKB").live(),
     row!("max_pinned", "HIPFILE_MAX_PINNED", BYTES, "16T", pinned_max,
         "Most bytes of pinned memory, at least two Blocks. It bounds staging memory, half of it for streams at most. hipFileDriverSetMaxPinnedMemSize sets it too.")

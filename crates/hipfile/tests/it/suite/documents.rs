@@ -9,7 +9,8 @@ fn the_environment_page_lists_every_setting() {
          A setting has its default, unless the configuration file sets it, unless the environment sets it, unless a call\n\
          does. All are read when a driver opens and are frozen until it closes, but for those marked *live*. Booleans are\n\
          true/false, 1/0, yes/no, on/off in any case. A value that cannot be understood gives one line on standard error that\n\
-         names the variable, or the file, line and name, and is otherwise ignored. A set-user-ID program has the defaults.\n\n\
+         names the variable, or the file, line and name, and is otherwise ignored; so does a variable whose name is a setting's but for a letter or\n\
+         two. A set-user-ID program has the defaults.\n\n\
          The configuration file is the one that `HIPFILE_CONFIG` names: TOML without tables, one `name = value` a line, the\n\
          names being those of the variables without `HIPFILE_`, in small letters. Sizes with K, M or G are strings.\n\n\
          ```toml\nqueue_depth = 8\npool_size = \"128M\"   # quotes for the M\nallow_compat_mode = false\n```\n\n\
