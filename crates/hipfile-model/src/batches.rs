@@ -36,7 +36,15 @@ impl Work for Piece {
     type Home = Arc<Workers>;
     type Note = ();
 
-    fn is_write(&self) -> bool {
+    fn tag(&self) -> u64 {
+        self.ticket.tag()
+    }
+
+    fn home(&self) -> Arc<Workers> {
+        unreachable!("nothing here takes so long")
+    }
+
+    fn is_for_threads(&self) -> bool {
         self.fate == Fate::Write
     }
 
@@ -64,7 +72,7 @@ fn serve(serving: &Serving<'_, Piece>, first: Option<Piece>, most: usize, reads_
         if first.is_none() && ahead.is_empty() {
             serving.desk.start_some(reads_only, 2.min(most - carried), &mut ahead);
         }
-        let next = first.take().or_else(|| ahead.pop_front().map(|started| started.work));
+        let next = first.take().or_else(|| ahead.pop_front());
         let Some(piece) = next else { break };
         if piece.fate != Fate::Read {
             // It may take its time: what was started with it is anybody's again.

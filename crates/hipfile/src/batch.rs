@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::buffer::{BufferRecord, DevPtr};
 use crate::config::Config;
-use crate::desk::{Desk, Event, Offer, Oldest, Serving, Stall, Started, Work};
+use crate::desk::{Desk, Event, Offer, Oldest, Serving, Stall, Work};
 use crate::driver::{Driver, FileId, Inner, serves, unknown};
 use crate::engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -274,7 +274,8 @@ fn request(driver: &Arc<Inner>, entry: &Entry, last: &mut Last) -> Result<Reques
             let file = driver.hold_file(entry.file).ok_or_else(|| unknown(op.name(), entry.file))?;
             let (ptr, offset) = (entry.buffer, entry.buffer_offset);
             let buffer = driver.hold_buffer(ptr, entry.len, offset, op, &mut last.record)?;
-            let ends = Arc::new(Ends { driver: Arc::clone(driver) as _, file, buffer });
+            let local = file.user(op).is_none() && file.storage().is_local();
+            let ends = Arc::new(Ends { driver: Arc::clone(driver) as _, file, buffer, local });
             last.ends = Some((entry.file, Arc::clone(&ends)));
             ends
         }
@@ -328,8 +329,17 @@ impl Work for Queued {
     type Home = Arc<Inner>;
     type Note = Note;
 
-    fn is_write(&self) -> bool {
-        self.op() == Op::Write
+    fn is_for_threads(&self) -> bool {
+        // A write may raise a signal on the thread that does it, which a caller of something else does not expect.
+        self.op() == Op::Write || !self.is_local()
+    }
+
+    fn tag(&self) -> u64 {
+        Queued::tag(self)
+    }
+
+    fn home(&self) -> Arc<Inner> {
+        driver_of(self)
     }
 
     fn end(self, ending: Ending) {
@@ -368,8 +378,7 @@ impl Work for Queued {
     }
 }
 
-/// Carries out what a call waits for, on its own thread; whether there was anything. Only reads: a write may raise a signal
-/// on the thread that does it, which the caller of this does not expect.
+/// Carries out what a call waits for, on its own thread; whether there was anything.
 fn help(desk: &Arc<Desk<Queued>>, wanted: usize) -> bool {
     let Some((first, missing)) = desk.help(wanted) else { return false };
     let serving = Serving { desk, last: driver_of(&first) };
@@ -378,23 +387,19 @@ fn help(desk: &Arc<Desk<Queued>>, wanted: usize) -> bool {
 }
 
 /// Carries entries of a batch out until none waits, or until it has carried `most` of them. How many.
-fn serve(
-    mut serving: Serving<'_, Queued>,
-    mut first: Option<Queued>,
-    most: usize,
-    reads_only: bool,
-) -> usize {
+fn serve(mut serving: Serving<'_, Queued>, mut first: Option<Queued>, most: usize, by_caller: bool) -> usize {
     let (desk, mut left) = (serving.desk, most);
-    let mut ahead = VecDeque::<Started<Queued>>::new();
+    let mut ahead = VecDeque::new();
     while left > 0 {
-        let next = first.take().or_else(|| ahead.pop_front().map(|started| started.work));
-        let next = next.or_else(|| desk.start(reads_only));
+        let next = first.take().or_else(|| ahead.pop_front());
+        let next = next.or_else(|| desk.start(by_caller));
         let Some(queued) = next else { break };
         if !is_of(&queued, &serving.last) {
             serving.last = driver_of(&queued);
         }
         let driver = &serving.last;
-        let way = queued.transfer().and_then(|transfer| driver.router().queue_for(&transfer));
+        let queue_for = |transfer| driver.router().queue_for(&transfer);
+        let way = queued.transfer().filter(|_| !queued.plain).and_then(queue_for);
         // Room for all that may come back, had while nothing is in hand that others wait for.
         let mut again = Vec::new();
         let Some(way) = way.filter(|_| again.try_reserve(left).is_ok()) else {
@@ -413,12 +418,13 @@ fn serve(
             ahead: &mut ahead,
             odd: None,
             left,
+            far: false,
             taken: 0,
             bytes: 0,
             again,
             kind: None,
             done: Vec::new(),
-            reads_only,
+            by_caller,
         };
         match driver.router().queue(way) {
             Some(queue) => queue.run(&mut turn),
@@ -427,15 +433,15 @@ fn serve(
         turn.landed();
         let Turn { odd, again, left: rest, .. } = turn;
         left = rest;
-        if odd.is_some() || !again.is_empty() {
-            // They may take their time: what was started with them is anybody's again.
-            desk.put_back(&mut ahead);
-        }
-        for queued in again {
-            desk.invite(driver, WAITING_THREADS);
-            carry(driver, queued);
-        }
-        if let Some(queued) = odd {
+        // What was not for the queue may take its time: one is carried here, and the others are anybody's again.
+        let mut others: VecDeque<_> = again.into();
+        others.iter_mut().for_each(|queued| queued.plain = true);
+        others.extend(odd);
+        let next = others.pop_front();
+        if let Some(queued) = next {
+            others.append(&mut ahead);
+            desk.put_back(&mut others);
+            ahead = others;
             let driver = driver_of(&queued);
             desk.invite(&driver, WAITING_THREADS);
             carry(&driver, queued);
@@ -461,10 +467,12 @@ struct Turn<'a> {
     way: Way,
     first: Option<Queued>,
     /// Started, to be looked at next.
-    ahead: &'a mut VecDeque<Started<Queued>>,
+    ahead: &'a mut VecDeque<Queued>,
     /// Started, and found to go another way.
     odd: Option<Queued>,
     left: usize,
+    /// Whether it has some whose storage may never answer.
+    far: bool,
     taken: usize,
     bytes: usize,
     again: Vec<Queued>,
@@ -472,7 +480,7 @@ struct Turn<'a> {
     kind: Option<Kind>,
     /// Moved, and nobody was told yet.
     done: Vec<(Ticket, usize)>,
-    reads_only: bool,
+    by_caller: bool,
 }
 
 impl Turn<'_> {
@@ -492,9 +500,9 @@ impl Turn<'_> {
     /// Entries are started several at once: each time others are kept from it.
     fn start(&mut self) -> Option<Queued> {
         if self.ahead.is_empty() && self.ahead.try_reserve(AT_ONCE).is_ok() {
-            self.desk.start_some(self.reads_only, AT_ONCE.min(self.left), self.ahead);
+            self.desk.start_some(self.by_caller, AT_ONCE.min(self.left), self.ahead);
         }
-        let queued = self.ahead.pop_front()?.work;
+        let queued = self.ahead.pop_front()?;
         queued.reached(self.way.engine());
         Some(queued)
     }
@@ -519,6 +527,7 @@ impl Source for Turn<'_> {
         };
         let mut queued = queued;
         queued.began = queued.transfer().and_then(|transfer| self.driver.queue_begins(&transfer));
+        self.far |= !queued.is_local();
         self.left -= 1;
         self.taken += 1;
         self.bytes += queued.len();
@@ -546,6 +555,15 @@ impl Source for Turn<'_> {
 
     fn landed(&mut self) {
         ticket::complete_all(&mut self.done);
+        // Its file may be gone now, and another in its place.
+        self.kind = None;
+    }
+
+    fn waits(&mut self) {
+        self.ahead.extend(self.odd.take());
+        self.desk.put_back(self.ahead);
+        let most = if self.far { WAITING_THREADS } else { self.driver.busy_threads() };
+        self.desk.invite(self.driver, most);
     }
 
     fn again(&mut self, piece: Queued) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::slots::{Refused, Slots};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, linger, thread};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, STUCK, linger, thread};
 use crate::ticket::{Complete, Ending, Ticket};
 
 /// How an entry ended.
@@ -40,7 +40,13 @@ pub(crate) trait Work: Send + Sized + 'static {
     /// What can be told of it while it is under way.
     type Note: Copy + Send + 'static;
 
-    fn is_write(&self) -> bool;
+    /// Whether one of the threads must carry it, and no caller who waits for events: it may raise a signal, or take very long.
+    fn is_for_threads(&self) -> bool;
+
+    /// The tag of its ticket.
+    fn tag(&self) -> u64;
+
+    fn home(&self) -> Self::Home;
 
     /// Has its ticket tell.
     fn end(self, ending: Ending);
@@ -87,6 +93,8 @@ pub(crate) struct Desk<W: Work> {
 }
 
 const NO_ENGINE: u8 = u8::MAX;
+/// How many threads are sent when those that serve do not come back.
+const SENT: usize = 16;
 /// How long is looked for the end of an entry before the rest is looked at.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -102,17 +110,12 @@ struct State<W: Work> {
     wanted: usize,
     /// Events so far, to tell progress from none.
     events: u64,
+    /// When the last of them came, or entries were handed in, or threads were sent for lack of events.
+    moved: Instant,
     /// After how long without an event a waiting call says so.
     patience: Option<Duration>,
     /// How long entries that are handed in from now on may wait.
     limit: Option<Duration>,
-}
-
-/// An entry that was started together with others.
-#[derive(Debug)]
-pub(crate) struct Started<W> {
-    place: usize,
-    pub(crate) work: W,
 }
 
 struct Place<N> {
@@ -138,9 +141,9 @@ impl<W: Work> std::fmt::Debug for Desk<W> {
 }
 
 impl<W: Work> State<W> {
-    /// Starts the entry that has waited longest; none that is a write, if only reads are wanted.
-    fn start(&mut self, reads_only: bool) -> Option<(usize, W)> {
-        if reads_only && self.slots.first().is_some_and(|(_, first)| first.is_write()) {
+    /// Starts the entry that has waited longest; for a caller none that is for threads.
+    fn start(&mut self, by_caller: bool) -> Option<(usize, W)> {
+        if by_caller && self.slots.first().is_some_and(|(_, first)| first.is_for_threads()) {
             return None;
         }
         let (place, work) = self.slots.start()?;
@@ -191,8 +194,17 @@ impl<W: Work> Desk<W> {
         let slots = Slots::new(capacity)?;
         // What is made of it next, and the words of a refusal, cannot be asked for: that there is room is seen to here.
         Vec::<u8>::new().try_reserve_exact(ROOM)?;
-        let state =
-            State { slots, places, free, serving: 0, wanted: usize::MAX, events: 0, patience, limit: None };
+        let state = State {
+            slots,
+            places,
+            free,
+            serving: 0,
+            wanted: usize::MAX,
+            events: 0,
+            moved: Instant::now(),
+            patience,
+            limit: None,
+        };
         let (state, changed) = (Mutex::new(state), Condvar::new());
         let (limited, polling, ended) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
         Ok(Desk { state, changed, limited, polling, ended, engines: engines.into_boxed_slice() })
@@ -235,7 +247,7 @@ impl<W: Work> Desk<W> {
             };
             (place, make(piece, Ticket::new(Arc::clone(&told), place as u64)))
         }))?;
-        state.patience = patience;
+        (state.patience, state.moved) = (patience, since);
         let invited = (0..threads).take_while(|_| state.invite(threads)).count();
         drop(state);
         (0..invited).for_each(|_| W::send(home, self));
@@ -291,33 +303,37 @@ impl<W: Work> Desk<W> {
         late.into_iter().for_each(|(_, work)| work.end(Ending::TimedOut));
     }
 
-    /// Starts the entry that has waited longest; none that is a write, if only reads are wanted.
-    pub(crate) fn start(&self, reads_only: bool) -> Option<W> {
+    /// Starts the entry that has waited longest; for a caller none that is for threads.
+    pub(crate) fn start(&self, by_caller: bool) -> Option<W> {
         self.expire();
-        let (place, work) = self.lock().start(reads_only)?;
+        let (place, work) = self.lock().start(by_caller)?;
         self.engines[place].store(NO_ENGINE, Ordering::Relaxed);
         Some(work)
     }
 
     /// As [`Desk::start`], several at once: no more than `most`, and few when others would find none then.
-    pub(crate) fn start_some(&self, reads_only: bool, most: usize, into: &mut VecDeque<Started<W>>) {
+    pub(crate) fn start_some(&self, by_caller: bool, most: usize, into: &mut VecDeque<W>) {
         self.expire();
         let mut state = self.lock();
         let share = state.slots.waiting() / (2 * state.serving.max(1));
         for _ in 0..share.clamp(1, most) {
-            let Some((place, work)) = state.start(reads_only) else { break };
+            let Some((place, work)) = state.start(by_caller) else { break };
             self.engines[place].store(NO_ENGINE, Ordering::Relaxed);
-            into.push_back(Started { place, work });
+            into.push_back(work);
         }
     }
 
     /// Takes back what was started and not begun. Some stay if memory is lacking.
-    pub(crate) fn put_back(&self, from: &mut VecDeque<Started<W>>) {
+    pub(crate) fn put_back(&self, from: &mut VecDeque<W>) {
+        if from.is_empty() {
+            return;
+        }
         let mut state = self.lock();
         let State { slots, places, .. } = &mut *state;
-        while let Some(Started { place, work }) = from.pop_back() {
-            if let Err((place, work)) = slots.put_back((place, work)) {
-                from.push_back(Started { place, work });
+        while let Some(work) = from.pop_back() {
+            let place = work.tag() as usize;
+            if let Err((_, work)) = slots.put_back((place, work)) {
+                from.push_back(work);
                 return;
             }
             if let Some(place) = &mut places[place] {
@@ -355,7 +371,7 @@ impl<W: Work> Desk<W> {
     /// # Errors
     /// There is no memory for the list; the events stay.
     pub(crate) fn collect(
-        &self,
+        self: &Arc<Self>,
         min: usize,
         most: usize,
         timeout: Option<Duration>,
@@ -378,7 +394,7 @@ impl<W: Work> Desk<W> {
     }
 
     /// Accepts and collects nothing from now on, cancels what has not started, and waits for what has.
-    pub(crate) fn close(&self) {
+    pub(crate) fn close(self: &Arc<Self>) {
         let canceled = {
             let mut state = self.lock();
             self.changed.notify_all();
@@ -390,7 +406,7 @@ impl<W: Work> Desk<W> {
 
     /// Waits until `done` or until the time is over.
     fn wait(
-        &self,
+        self: &Arc<Self>,
         timeout: Option<Duration>,
         mut done: impl FnMut(&mut State<W>) -> bool,
     ) -> MutexGuard<'_, State<W>> {
@@ -427,7 +443,18 @@ impl<W: Work> Desk<W> {
                 state = self.lock();
                 continue;
             }
-            let slice = [left, patience, expires].into_iter().flatten().min();
+            // Whatever serves is at storage that hangs: what waits is for others.
+            let stuck = state.slots.first().map(|_| STUCK.saturating_sub(now - state.moved));
+            if stuck.is_some_and(|left| left.is_zero()) {
+                let home = state.slots.first().map(|(_, work)| work.home());
+                let sent = state.slots.waiting().min(SENT);
+                (state.moved, state.serving) = (now, state.serving + sent);
+                drop(state);
+                home.iter().for_each(|home| (0..sent).for_each(|_| W::send(home, self)));
+                state = self.lock();
+                continue;
+            }
+            let slice = [left, patience, expires, stuck].into_iter().flatten().min();
             if self.polling.load(Ordering::Relaxed) {
                 let events = state.events;
                 drop(state);
@@ -447,6 +474,7 @@ impl<W: Work> Desk<W> {
 
     /// Tells those who wait, if there is what they want.
     fn tell(&self, mut state: MutexGuard<'_, State<W>>) {
+        state.moved = Instant::now();
         self.ended.store(state.events, Ordering::Relaxed);
         if state.slots.finished() >= state.wanted || state.slots.in_flight() == 0 {
             state.wanted = usize::MAX;

@@ -20,6 +20,8 @@ pub(crate) struct Ends {
     pub(crate) driver: Arc<dyn Any + Send + Sync>,
     pub(crate) file: Hold<FileRecord>,
     pub(crate) buffer: Hold<BufferRecord>,
+    /// Whether the file's storage is near: nothing but a broken device keeps a read waiting.
+    pub(crate) local: bool,
 }
 
 /// A checked request.
@@ -56,17 +58,28 @@ pub(crate) struct Queued {
     pub(crate) since: u64,
     /// When a queue was given it, if that time is taken.
     pub(crate) began: Option<u64>,
+    /// Whether an engine's queue had it and could not carry it.
+    pub(crate) plain: bool,
     /// Last, so that a lost piece lets go of file and memory before it tells.
     ticket: Ticket,
 }
 
 impl Queued {
     pub(crate) fn new(request: Request, ticket: Ticket, since: u64) -> Queued {
-        Queued { request, since, began: None, ticket }
+        Queued { request, since, began: None, plain: false, ticket }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.request.len
+    }
+
+    pub(crate) fn tag(&self) -> u64 {
+        self.ticket.tag()
+    }
+
+    /// Whether its file's storage is near.
+    pub(crate) fn is_local(&self) -> bool {
+        self.request.ends.local
     }
 
     pub(crate) fn file(&self) -> &FileRecord {
@@ -140,6 +153,9 @@ pub(crate) trait Source {
 
     /// Those that were moved may be told of together: more is not to be had at once.
     fn landed(&mut self) {}
+
+    /// Who asks is about to wait for storage, perhaps for long.
+    fn waits(&mut self) {}
 
     /// A piece that was not, for whatever reason: it is to be carried out in the ordinary way. What part of it moved
     /// does no harm.

@@ -42,6 +42,11 @@ impl Ticket {
         Ticket { told: Some(told), tag }
     }
 
+    /// What tells it from the others of whom it tells.
+    pub(crate) fn tag(&self) -> u64 {
+        self.tag
+    }
+
     /// Tells that an engine was given the work.
     pub(crate) fn reached(&self, engine: u8) {
         if let Some(told) = &self.told {

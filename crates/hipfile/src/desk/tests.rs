@@ -38,7 +38,15 @@ impl Work for Piece {
     type Home = Sent;
     type Note = usize;
 
-    fn is_write(&self) -> bool {
+    fn tag(&self) -> u64 {
+        self.ticket.tag()
+    }
+
+    fn home(&self) -> Self::Home {
+        unreachable!("nothing here takes so long")
+    }
+
+    fn is_for_threads(&self) -> bool {
         self.write
     }
 
@@ -141,7 +149,7 @@ impl Model {
         );
         self.desk.put_back(&mut rest);
         assert!(rest.is_empty());
-        let started = started.into_iter().map(|started| started.work);
+        let started = started.into_iter();
         for (piece, first) in started.zip(waiting) {
             assert_eq!(piece.cookie, first, "in the order in which they came");
             self.entries[first].0 = At::Running;

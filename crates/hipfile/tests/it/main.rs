@@ -85,6 +85,7 @@ mod suite {
     mod fault_matrix;
     mod faults;
     mod files;
+    mod hanging;
     mod kinds;
     mod lifecycle;
     mod logging;

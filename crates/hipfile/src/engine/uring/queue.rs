@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, opcode, squeue, types};
 
 use super::{ENTRIES, Lost, RING, Uring, answer, none_taken, submit};
 use crate::block::Block;
@@ -198,7 +198,12 @@ impl Uring {
             let entered = match (flight.started, flight.ready.len()) {
                 (0, 0) => break,
                 (0, _) => Ok(()),
-                (_, ready) => submit(flight.ring, ready == 0),
+                (_, ready) => {
+                    if ready == 0 {
+                        source.waits();
+                    }
+                    submit(flight.ring, ready == 0)
+                }
             };
             flight.land(source);
             if entered.is_err() {
@@ -288,6 +293,8 @@ impl<'p> Flight<'_, 'p> {
             .offset(ask.at)
             .build()
             .user_data(number as u64);
+        // Some file systems behind a process or a network would have the submission wait for the answer.
+        let entry = if work.is_local() { entry } else { entry.flags(squeue::Flags::ASYNC) };
         let least = ask.skip + work.len();
         self.pieces[number] = Some(Piece { work, block, from: from + ask.skip, least, copied: false });
         // SAFETY: the bytes are a part of a Block that no other piece has, and the flight keeps both the Block and the

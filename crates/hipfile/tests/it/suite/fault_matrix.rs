@@ -222,7 +222,7 @@ fn every_site_is_reached() {
         (Site::DeviceSize, "block devices, which take root: suite::files"),
         (
             Site::FileInode,
-            "storage that does not answer: adversity::storage_that_hangs_holds_up_only_who_asked_it",
+            "storage that does not answer: hanging::storage_that_hangs_holds_up_only_who_asked_it",
         ),
         (Site::FilePath, "errors: an_error_is_told_without_the_files_name_too"),
         (Site::MachineLink, "LVM and sysfs of real devices: storage::tests"),
