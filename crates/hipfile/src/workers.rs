@@ -217,6 +217,8 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
+    use super::*;
+
     /// However many never end, the others are run.
     #[test]
     fn jobs_that_hang_keep_no_other_waiting() {
@@ -250,8 +252,6 @@ mod tests {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-
-    use super::*;
 
     #[test]
     fn all_jobs_run_also_behind_a_panic_and_after_the_drop() {

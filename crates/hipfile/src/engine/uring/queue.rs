@@ -112,7 +112,7 @@ impl Ask {
             (sys::at(Site::QueueNow, || sys::read_now(self.fd, bytes, self.at)), false)
         };
         if found && !waited {
-            file.warm.found(|| file.storage().is_local());
+            file.warm.found(|| work.is_local());
         } else {
             file.warm.missed();
         }
