@@ -48,6 +48,10 @@ impl Work for Piece {
         self.fate == Fate::Write
     }
 
+    fn may_hang(&self) -> bool {
+        self.fate == Fate::Write
+    }
+
     fn end(self, ending: Ending) {
         self.world.ended.fetch_add(1, Ordering::Relaxed);
         self.ticket.complete(ending);

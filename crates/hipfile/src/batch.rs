@@ -331,7 +331,11 @@ impl Work for Queued {
 
     fn is_for_threads(&self) -> bool {
         // A write may raise a signal on the thread that does it, which a caller of something else does not expect.
-        self.op() == Op::Write || !self.is_local()
+        self.op() == Op::Write || self.may_hang()
+    }
+
+    fn may_hang(&self) -> bool {
+        !self.is_local()
     }
 
     fn tag(&self) -> u64 {
@@ -403,7 +407,11 @@ fn serve(mut serving: Serving<'_, Queued>, mut first: Option<Queued>, most: usiz
         // Room for all that may come back, had while nothing is in hand that others wait for.
         let mut again = Vec::new();
         let Some(way) = way.filter(|_| again.try_reserve(left).is_ok()) else {
-            let most = if queued.len() > SMALL { threads_for(queued.len()) } else { driver.busy_threads() };
+            let most = match queued.len() {
+                large if large > SMALL => threads_for(large),
+                _ if queued.may_hang() => WAITING_THREADS,
+                _ => driver.busy_threads(),
+            };
             desk.invite(driver, most);
             left -= 1;
             carry(driver, queued);
@@ -559,8 +567,14 @@ impl Source for Turn<'_> {
         self.kind = None;
     }
 
-    fn waits(&mut self) {
-        self.ahead.extend(self.odd.take());
+    fn waits(&mut self, last: Option<Queued>) {
+        if last.is_some() {
+            self.left += 1;
+        }
+        // Either was the first of these.
+        for queued in [self.odd.take(), last].into_iter().flatten() {
+            self.ahead.push_front(queued);
+        }
         self.desk.put_back(self.ahead);
         let most = if self.far { WAITING_THREADS } else { self.driver.busy_threads() };
         self.desk.invite(self.driver, most);

@@ -43,6 +43,9 @@ pub(crate) trait Work: Send + Sized + 'static {
     /// Whether one of the threads must carry it, and no caller who waits for events: it may raise a signal, or take very long.
     fn is_for_threads(&self) -> bool;
 
+    /// Whether its storage may never answer.
+    fn may_hang(&self) -> bool;
+
     /// The tag of its ticket.
     fn tag(&self) -> u64;
 
@@ -95,6 +98,8 @@ pub(crate) struct Desk<W: Work> {
 const NO_ENGINE: u8 = u8::MAX;
 /// How many threads are sent when those that serve do not come back.
 const SENT: usize = 16;
+/// How many of them there may be where all that waits may hang too.
+const MOST_STUCK: usize = 32;
 /// How long is looked for the end of an entry before the rest is looked at.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -106,6 +111,9 @@ struct State<W: Work> {
     free: Vec<usize>,
     /// Threads that serve, or will.
     serving: usize,
+    /// Those of them that are at storage that hangs, as far as is known. While there are some, entries that may hang too
+    /// start after all others.
+    stuck: usize,
     /// The fewest events that a waiting call wants.
     wanted: usize,
     /// Events so far, to tell progress from none.
@@ -124,7 +132,8 @@ struct Place<N> {
     since: Instant,
     /// When it ends if it has not started by then.
     expires: Option<Instant>,
-    running: bool,
+    /// Once it is started; whether it may hang.
+    runs: Option<bool>,
 }
 
 /// An entry to be handed in.
@@ -143,21 +152,49 @@ impl<W: Work> std::fmt::Debug for Desk<W> {
 impl<W: Work> State<W> {
     /// Starts the entry that has waited longest; for a caller none that is for threads.
     fn start(&mut self, by_caller: bool) -> Option<(usize, W)> {
-        if by_caller && self.slots.first().is_some_and(|(_, first)| first.is_for_threads()) {
+        let near = if self.stuck == 0 { None } else { self.near().next() };
+        let at = near.unwrap_or_default();
+        if by_caller && self.slots.all_waiting().nth(at).is_some_and(|(_, next)| next.is_for_threads()) {
             return None;
         }
-        let (place, work) = self.slots.start()?;
+        let (place, work) = self.slots.start_at(at)?;
         if let Some(place) = &mut self.places[place] {
-            place.running = true;
+            place.runs = Some(work.may_hang());
         }
         Some((place, work))
     }
 
+    /// Where entries wait that do not hang.
+    fn near(&self) -> impl Iterator<Item = usize> {
+        self.slots.all_waiting().enumerate().filter(|(_, (_, work))| !work.may_hang()).map(|(at, _)| at)
+    }
+
+    /// How long something must still wait without an event before whatever serves is taken to be at storage that hangs.
+    fn until_stuck(&self, now: Instant) -> Option<Duration> {
+        self.slots.first().map(|_| STUCK.saturating_sub(now.saturating_duration_since(self.moved)))
+    }
+
+    /// Takes whatever serves to be at storage that hangs. How many threads are to serve instead; they are counted already.
+    fn replace_stuck(&mut self, now: Instant) -> usize {
+        self.stuck = self.serving;
+        let sent = match self.near().take(SENT).count() {
+            0 if self.serving >= MOST_STUCK => 0,
+            0 => self.slots.waiting().min(SENT),
+            near => near,
+        };
+        (self.moved, self.serving) = (now, self.serving + sent);
+        sent
+    }
+
     /// Takes an entry that ended out of its place.
     fn end(&mut self, place: usize, status: EventStatus) {
-        let Some(Place { cookie, .. }) = self.places[place].take() else {
+        let Some(Place { cookie, runs, .. }) = self.places[place].take() else {
             unreachable!("a ticket tells once, and until then nobody has its place");
         };
+        if runs == Some(true) {
+            // It answers again.
+            self.stuck = 0;
+        }
         self.free.push(place);
         self.slots.finish(Event { cookie, status });
         self.events += 1;
@@ -171,7 +208,8 @@ impl<W: Work> State<W> {
 
     /// Whether one more thread should serve; it is counted already.
     fn invite(&mut self, most: usize) -> bool {
-        let invited = self.slots.waiting() > 0 && self.serving < most;
+        let idle = self.serving - self.stuck < most && self.slots.waiting() > 0;
+        let invited = idle && (self.stuck == 0 || self.serving < MOST_STUCK || self.near().next().is_some());
         self.serving += usize::from(invited);
         invited
     }
@@ -199,6 +237,7 @@ impl<W: Work> Desk<W> {
             places,
             free,
             serving: 0,
+            stuck: 0,
             wanted: usize::MAX,
             events: 0,
             moved: Instant::now(),
@@ -234,7 +273,7 @@ impl<W: Work> Desk<W> {
         let State { slots, places, free, limit, .. } = &mut *state;
         let expires = limit.and_then(|limit| since.checked_add(limit));
         slots.submit(offers.map(|Offer { cookie, note, piece }| {
-            let entered = Some(Place { cookie, note, since, expires, running: false });
+            let entered = Some(Place { cookie, note, since, expires, runs: None });
             let place = match free.pop() {
                 Some(place) => {
                     places[place] = entered;
@@ -337,7 +376,7 @@ impl<W: Work> Desk<W> {
                 return;
             }
             if let Some(place) = &mut places[place] {
-                place.running = false;
+                place.runs = None;
             }
         }
     }
@@ -365,6 +404,18 @@ impl<W: Work> Desk<W> {
         }
     }
 
+    /// Sends other threads if those that serve are stuck.
+    fn relieve(self: &Arc<Self>, mut state: MutexGuard<'_, State<W>>) {
+        let now = Instant::now();
+        if state.until_stuck(now).is_none_or(|left| !left.is_zero()) {
+            return;
+        }
+        let home = state.slots.first().map(|(_, work)| work.home());
+        let sent = state.replace_stuck(now);
+        drop(state);
+        home.iter().for_each(|home| (0..sent).for_each(|_| W::send(home, self)));
+    }
+
     /// Collects up to `most` events, once there are `min`, or nothing is in flight, or the time is over, or the desk is
     /// closed.
     ///
@@ -377,6 +428,7 @@ impl<W: Work> Desk<W> {
         timeout: Option<Duration>,
     ) -> Result<Vec<Event>, TryReserveError> {
         self.expire();
+        self.relieve(self.lock());
         let mut state = self.wait(timeout, |state| {
             let enough = state.slots.finished() >= min || state.slots.in_flight() == 0;
             if !enough {
@@ -443,14 +495,9 @@ impl<W: Work> Desk<W> {
                 state = self.lock();
                 continue;
             }
-            // Whatever serves is at storage that hangs: what waits is for others.
-            let stuck = state.slots.first().map(|_| STUCK.saturating_sub(now - state.moved));
+            let stuck = state.until_stuck(now);
             if stuck.is_some_and(|left| left.is_zero()) {
-                let home = state.slots.first().map(|(_, work)| work.home());
-                let sent = state.slots.waiting().min(SENT);
-                (state.moved, state.serving) = (now, state.serving + sent);
-                drop(state);
-                home.iter().for_each(|home| (0..sent).for_each(|_| W::send(home, self)));
+                self.relieve(state);
                 state = self.lock();
                 continue;
             }
@@ -486,7 +533,7 @@ impl<W: Work> Desk<W> {
     fn stall(&self, state: &State<W>, waited: Duration, now: Instant) -> Stall<W::Note> {
         let running = state.places.iter().zip(&self.engines);
         let running = running.filter_map(|(place, engine)| Some((place.as_ref()?, engine)));
-        let oldest = running.filter(|(place, _)| place.running).min_by_key(|(place, _)| place.since);
+        let oldest = running.filter(|(place, _)| place.runs.is_some()).min_by_key(|(place, _)| place.since);
         let oldest = oldest.map(|(place, engine)| {
             let engine = Some(engine.load(Ordering::Relaxed)).filter(|engine| *engine != NO_ENGINE);
             Oldest { note: place.note, age: now.saturating_duration_since(place.since), engine }
@@ -536,6 +583,7 @@ impl<W: Work> Drop for Serving<'_, W> {
     fn drop(&mut self) {
         let mut state = self.desk.lock();
         state.serving -= 1;
+        state.stuck = state.stuck.min(state.serving);
         let invited = state.invite(1);
         drop(state);
         if invited {

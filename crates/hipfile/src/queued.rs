@@ -154,8 +154,8 @@ pub(crate) trait Source {
     /// Those that were moved may be told of together: more is not to be had at once.
     fn landed(&mut self) {}
 
-    /// Who asks is about to wait for storage, perhaps for long.
-    fn waits(&mut self) {}
+    /// Who asks is about to wait for storage, perhaps for long, and has no room meanwhile for the piece that it was given last.
+    fn waits(&mut self, last: Option<Queued>);
 
     /// A piece that was not, for whatever reason: it is to be carried out in the ordinary way. What part of it moved
     /// does no harm.

@@ -88,9 +88,19 @@ impl<W, E> Slots<W, E> {
         self.waiting.front()
     }
 
+    /// Entries that have not started, the one that has waited longest first.
+    pub(crate) fn all_waiting(&self) -> impl Iterator<Item = &W> {
+        self.waiting.iter()
+    }
+
     /// Starts the entry that has waited longest.
     pub(crate) fn start(&mut self) -> Option<W> {
-        let entry = self.waiting.pop_front()?;
+        self.start_at(0)
+    }
+
+    /// Starts the entry that `at` others have waited longer than.
+    pub(crate) fn start_at(&mut self, at: usize) -> Option<W> {
+        let entry = self.waiting.remove(at)?;
         self.running += 1;
         Some(entry)
     }

@@ -23,8 +23,8 @@ pub(crate) enum Came {
 /// How many threads may look for work before they sleep.
 const LINGERING: usize = 4;
 
-/// How many threads there may be at most beside those that are at storage that hangs.
-const EXTRA: usize = 240;
+/// How many more threads there may be while those are at storage that hangs.
+const EXTRA: usize = 480;
 
 /// A bounded number of threads, started when needed: more only where for [`STUCK`] none of them ended a job. Dropped, they do
 /// what is queued and end; nobody joins them.

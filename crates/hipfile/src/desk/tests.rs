@@ -27,6 +27,7 @@ enum End {
 struct Piece {
     cookie: usize,
     write: bool,
+    home: Sent,
     ticket: Ticket,
 }
 
@@ -43,10 +44,14 @@ impl Work for Piece {
     }
 
     fn home(&self) -> Self::Home {
-        unreachable!("nothing here takes so long")
+        self.home.clone()
     }
 
     fn is_for_threads(&self) -> bool {
+        self.write
+    }
+
+    fn may_hang(&self) -> bool {
         self.write
     }
 
@@ -109,7 +114,7 @@ impl Model {
             note: first + n,
             piece: (first + n, *write),
         });
-        let make = |(cookie, write), ticket| Piece { cookie, write, ticket };
+        let make = |(cookie, write), ticket| Piece { cookie, write, home: self.sent.clone(), ticket };
         let before = self.sent.0.load(Ordering::Relaxed);
         let free = self.capacity - self.occupied();
         let result = self.desk.submit(&self.sent, offers, make, threads, None);
@@ -239,6 +244,51 @@ impl Model {
         assert_eq!(state.free.len() + state.slots.in_flight(), state.places.len());
         assert!(state.places.len() <= self.capacity);
     }
+}
+
+/// Where nothing comes back, what cannot hang goes first, and not everybody is sent after what can.
+#[test]
+fn what_hangs_is_left_to_few_threads_and_others_go_first() {
+    let desk = Arc::new(Desk::new(300, None).unwrap());
+    let sent = Sent::default();
+    let submit = |first: usize, writes: &[bool], threads| {
+        let offers = writes.iter().enumerate();
+        let offers =
+            offers.map(|(n, write)| Offer { cookie: 0, note: first + n, piece: (first + n, *write) });
+        let make = |(cookie, write), ticket| Piece { cookie, write, home: sent.clone(), ticket };
+        desk.submit(&sent, offers, make, threads, None).unwrap();
+        sent.0.swap(0, Ordering::Relaxed)
+    };
+    let stuck = || {
+        desk.lock().moved -= STUCK;
+        assert!(desk.collect(0, 1, Some(Duration::ZERO)).unwrap().is_empty());
+        sent.0.swap(0, Ordering::Relaxed)
+    };
+    let next = || desk.start(false).unwrap();
+
+    let mut writes = [true; 200];
+    writes[150] = false;
+    assert_eq!(submit(0, &writes, 4), 4);
+    let hung = [next(), next()];
+    assert_eq!(hung.each_ref().map(|piece| piece.cookie), [0, 1]);
+    assert_eq!(stuck(), 1, "one for the one that does not hang");
+    let read = next();
+    assert_eq!(read.cookie, 150);
+    read.end(Ending::Done(Ok(1)));
+    let third = next();
+    assert_eq!((third.cookie, desk.collect(1, 1, None).unwrap().len()), (2, 1), "then the others in order");
+    assert_eq!([stuck(), stuck(), stuck()], [16, 16, 0], "these are enough at storage that hangs");
+    // What is near gets its threads at once, and they it.
+    assert_eq!(submit(200, &[true, false], 2), 2);
+    let read = next();
+    assert_eq!(read.cookie, 201);
+    read.end(Ending::Done(Ok(1)));
+    assert_eq!(desk.collect(1, 1, None).unwrap().len(), 1);
+    // The storage answers.
+    hung.into_iter().chain([third]).for_each(|piece| piece.end(Ending::Done(Ok(1))));
+    assert_eq!(desk.lock().stuck, 0);
+    assert_eq!(submit(202, &[false], 2), 0);
+    assert_eq!(next().cookie, 3, "in the order in which they came");
 }
 
 #[test]

@@ -185,7 +185,13 @@ impl Uring {
                 builder.build(ENTRIES).or_else(|_| IoUring::new(ENTRIES))
             };
             match sys::at(Site::RingSetup, make) {
-                Ok(ring) => *seat = Seat { made_in: forks, identity: ring_identity(&ring), ring: Some(ring) },
+                Ok(ring) => {
+                    // Reads that the kernel gives to threads are as many as the ring has room for, or some that hang would
+                    // keep the others: by itself it has four threads per processor. Where it knows no such call it stays so.
+                    let workers = || ring.submitter().register_iowq_max_workers(&mut [ENTRIES, 0]);
+                    let _ = sys::at(Site::RingWorkers, workers);
+                    *seat = Seat { made_in: forks, identity: ring_identity(&ring), ring: Some(ring) };
+                }
                 Err(error) => {
                     self.note_refusal(error.raw_os_error().unwrap_or_default());
                     return None;

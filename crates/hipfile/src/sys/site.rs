@@ -88,6 +88,7 @@ sites! {
     RingSettle in "engine/uring.rs", Heals: "waiting for what a lost ring writes";
     RingSetup in "engine/uring.rs", Heals: "a ring";
     RingSubmit in "engine/uring.rs", Heals: "entering the ring";
+    RingWorkers in "engine/uring.rs", Heals: "how many threads the kernel may give a ring";
     SmallRead in "engine/bounce.rs", Heals: "a small read in one piece";
     SmallWrite in "engine/bounce.rs", Heals: "a small write in one piece";
     StatisticsAccept in "monitor/server.rs", Aside: "somebody looks at the statistics";

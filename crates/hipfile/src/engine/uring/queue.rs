@@ -200,7 +200,8 @@ impl Uring {
                 (0, _) => Ok(()),
                 (_, ready) => {
                     if ready == 0 {
-                        source.waits();
+                        // What waits for room here is anybody's meanwhile, and may be had again afterwards.
+                        source.waits(next.take().map(|(piece, _)| piece));
                     }
                     submit(flight.ring, ready == 0)
                 }

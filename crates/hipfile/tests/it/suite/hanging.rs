@@ -99,16 +99,39 @@ impl Both {
 fn small_reads_that_hang_keep_no_other_of_their_batch() {
     let _watchdog = Watchdog::new(100);
     let Some((at, hanging)) = hangs() else { return };
-    // Of more than a hundred the near ones may wait for long: see docs/reliability.md.
-    for (hung, ahead) in [(1, 0), (1, 10), (8, 0), (8, 10)] {
+    // 128 fill a ring and, at sixteen to a Block, half the Blocks; of 1000 most have neither ring nor Block.
+    for (hung, ahead) in [(1, 0), (1, 10), (8, 10), (127, 0), (128, 10), (200, 0), (1000, 0)] {
         let both = Both::new(&at, 16);
         let mut files = vec![both.near; ahead];
         files.extend(vec![both.hung; hung]);
         files.extend([both.near; 20]);
-        both.arrives("beside what hangs", &files, 4 * KIB);
+        both.arrives(&format!("{ahead}, {hung} that hang, 20"), &files, 4 * KIB);
         std::mem::forget(both);
     }
+    let both = Both::new(&at, 16);
+    let turns: Vec<_> = (0..400).map(|n| if n % 2 == 0 { both.hung } else { both.near }).collect();
+    both.arrives("one that hangs before each", &turns, 4 * KIB);
+    std::mem::forget(both);
     hanging.vanish();
+}
+
+/// Threads for batches are not without number: what hangs in some must leave some to others.
+#[test]
+fn batches_of_what_hangs_keep_no_other_batch() {
+    let _watchdog = Watchdog::new(100);
+    let Some((at, hanging)) = hangs() else { return };
+    let both = Both::new(&at, 16);
+    let hung = [4, 128, 4, 128, 4, 128].map(|len| both.submit(&[both.hung; 1000], len * KIB));
+    for _ in 0..4 {
+        for batch in &hung {
+            assert_eq!(batch.poll(1, 8, Some(Duration::from_millis(200))).unwrap().len(), 0);
+        }
+    }
+    for len in [4, 128, 4] {
+        both.arrives("another batch", &[both.near; 20], len * KIB);
+    }
+    hanging.vanish();
+    std::mem::forget((both, hung));
 }
 
 /// Without a Block the ring carries nothing: what it gives back is not carried one after the other behind what hangs.
