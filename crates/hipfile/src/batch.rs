@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::buffer::{BufferRecord, DevPtr};
 use crate::config::Config;
 use crate::desk::{Desk, Event, Offer, Oldest, Serving, Stall, Work};
-use crate::driver::{Driver, FileId, Inner, serves, unknown};
+use crate::driver::{Driver, FileId, Inner, ends, serves, unknown};
 use crate::engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::notice;
@@ -274,8 +274,7 @@ fn request(driver: &Arc<Inner>, entry: &Entry, last: &mut Last) -> Result<Reques
             let file = driver.hold_file(entry.file).ok_or_else(|| unknown(op.name(), entry.file))?;
             let (ptr, offset) = (entry.buffer, entry.buffer_offset);
             let buffer = driver.hold_buffer(ptr, entry.len, offset, op, &mut last.record)?;
-            let local = file.user(op).is_none() && file.storage().is_local();
-            let ends = Arc::new(Ends { driver: Arc::clone(driver) as _, file, buffer, local });
+            let ends = Arc::new(ends(driver, op, file, buffer));
             last.ends = Some((entry.file, Arc::clone(&ends)));
             ends
         }

@@ -22,6 +22,7 @@ use crate::log;
 use crate::monitor::Statistics;
 use crate::op::Op;
 use crate::pool::Helpers;
+use crate::queued::Ends;
 use crate::rangemap::{RangeMap, Ranged};
 use crate::reason::Reason;
 use crate::registry::Registry;
@@ -403,6 +404,12 @@ impl Driver {
     pub(crate) fn file_record(&self, id: FileId) -> Option<Arc<FileRecord>> {
         self.inner.files.get(id.0).map(|found| found.to_arc())
     }
+}
+
+/// What requests of this driver work on.
+pub(crate) fn ends(driver: &Arc<Inner>, op: Op, file: Hold<FileRecord>, buffer: Hold<BufferRecord>) -> Ends {
+    let local = file.user(op).is_none() && file.storage().is_local();
+    Ends { driver: Arc::clone(driver) as _, file, buffer, local }
 }
 
 /// The error for a handle that is not, or no longer, registered.

@@ -13,7 +13,7 @@ use rustix::io::{Errno, FdFlags};
 
 use crate::config::PageCache;
 use crate::error::{Error, ErrorKind, Result};
-use crate::health::{Breaker, Demoted};
+use crate::health::{Breaker, Demoted, Shy};
 use crate::notice;
 use crate::op::Op;
 use crate::pace::Pace;
@@ -90,6 +90,7 @@ pub(crate) struct FileRecord {
     /// How fast it went either way.
     pub(crate) pace: Pace,
     pub(crate) warm: Warm,
+    pub(crate) aside: Shy,
     /// What an engine has told a library of this file, if it has.
     pub(crate) known_to_library: OnceLock<Box<dyn std::any::Any + Send + Sync>>,
     pub(crate) usage: Usage,
@@ -182,6 +183,7 @@ impl FileRecord {
             breakers: Default::default(),
             pace: Pace::default(),
             warm: Warm::default(),
+            aside: Shy::default(),
             known_to_library: OnceLock::new(),
             usage: Usage::default(),
             counters: Counters::new(),

@@ -25,6 +25,30 @@ impl Demoted {
     }
 }
 
+/// Whether something is asked of the kernel that costs little and that it need not do: once it would not, it is not asked for some
+/// time.
+#[derive(Debug, Default)]
+pub(crate) struct Shy(AtomicU32);
+
+impl Shy {
+    /// So many times.
+    const TIMES: u32 = 16;
+
+    pub(crate) fn asks(&self) -> bool {
+        let left = self.0.load(Ordering::Relaxed);
+        if left > 0 {
+            // Of two who come at once one may not be counted.
+            self.0.store(left - 1, Ordering::Relaxed);
+        }
+        left == 0
+    }
+
+    /// It would not.
+    pub(crate) fn refused(&self) {
+        self.0.store(Shy::TIMES, Ordering::Relaxed);
+    }
+}
+
 /// Failures in a row before a path rests.
 const PATIENCE: u32 = 8;
 const FIRST_REST: Duration = Duration::from_secs(1);
@@ -89,6 +113,14 @@ fn now_ms() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_kernel_would_not_do_it_is_asked_for_again_later() {
+        let shy = Shy::default();
+        assert!(shy.asks() && shy.asks());
+        shy.refused();
+        assert_eq!((0..20).filter(|_| shy.asks()).count(), 20 - Shy::TIMES as usize);
+    }
 
     #[test]
     fn rests_after_eight_failures_of_one_kind_and_longer_each_time() {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use self::reserve::Reserve;
+use crate::aside::Aside;
 use crate::device::{Device, LateWords, Pinned, StreamPtr, Streams};
 use crate::error::{Error, Result};
 use crate::usage::thread_stripe;
@@ -393,6 +394,7 @@ pub(crate) struct Lanes {
     making: Mutex<()>,
     lanes: Mutex<HashMap<Key, Arc<Lane>>>,
     workers: Workers,
+    aside: Aside,
     watch: Watch,
 }
 
@@ -408,6 +410,7 @@ impl Lanes {
             making: Mutex::new(()),
             lanes: Mutex::default(),
             workers: Workers::new("hipfile-stream", THREADS),
+            aside: Aside::new("hipfile-reads"),
             watch: Watch::new("hipfile-copied"),
         }
     }
@@ -499,6 +502,11 @@ impl Lanes {
     /// Has somebody look until that is done.
     pub(crate) fn watch(&self, look: Look) {
         self.watch.add(look);
+    }
+
+    /// For reads that no thread waits for.
+    pub(crate) fn aside(&self) -> &Aside {
+        &self.aside
     }
 
     /// Gives work to a thread.

@@ -30,6 +30,8 @@
 struct Readme;
 
 mod advice;
+#[allow(unsafe_code, reason = "memory that the kernel writes to later")]
+mod aside;
 #[allow(unsafe_code, reason = "declares that memory must outlive what is submitted")]
 mod batch;
 #[cfg(feature = "bench-hooks")]

@@ -250,6 +250,30 @@ impl Router {
         Some(Way { index: *index, cache: part.cache, staged })
     }
 
+    /// The way of a held stream's transfer that is staged whatever direct engines say, if it is one read around the page cache
+    /// by the last resort.
+    pub(crate) fn aside_for(&self, transfer: &Transfer<'_>) -> Option<Way> {
+        transfer.file.look_after();
+        if self.fallback == Fallback::Forbid || transfer.len() == 0 || is_users(transfer) {
+            return None;
+        }
+        let why = self.choose(transfer, self.no_staging, false).err();
+        let Step { choice, part, .. } =
+            self.next_step(transfer, self.direct_engines() | self.no_staging, true)?;
+        let whole = part.len() == transfer.len() && part.cache == Cache::Around;
+        let staged = why.unwrap_or(Reason::HeldStream);
+        (whole && choice.index == engine::LAST_RESORT).then_some(Way {
+            index: choice.index,
+            cache: part.cache,
+            staged,
+        })
+    }
+
+    /// Whether a small read is likely to be one of those, by what is known without a look at the file.
+    pub(crate) fn may_be_aside(&self, transfer: &Transfer<'_>) -> bool {
+        !is_users(transfer) && self.policy.small(transfer) == Some(Cache::Around)
+    }
+
     /// The queue of a way.
     pub(crate) fn queue(&self, way: Way) -> Option<&dyn Queue> {
         self.engines.iter().find(|(index, _)| *index == way.index)?.1.queue()

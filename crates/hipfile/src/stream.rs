@@ -5,6 +5,7 @@
 mod ahead;
 mod plan;
 mod queueing;
+mod reads;
 mod refused;
 
 use std::cell::Cell;
@@ -18,15 +19,15 @@ use self::plan::Plan;
 use self::queueing::Queueing;
 use crate::buffer::{BufferRecord, DevPtr, Place};
 use crate::device::StreamPtr;
-use crate::driver::{Driver, FileId, Inner, unknown};
+use crate::driver::{Driver, FileId, Inner, ends, unknown};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::FileRecord;
 use crate::lane::{Lane, Seat};
 use crate::op::Op;
+use crate::queued::Ends;
 use crate::route::{Pause, Stage, Walk};
 use crate::stats::{self, Event, Split};
 use crate::transfer;
-use crate::usage::Hold;
 use crate::workers::Came;
 
 /// What an operation asks for.
@@ -71,6 +72,8 @@ struct Operation {
     seat: Seat,
     /// Where a large read is filled ahead.
     ahead: Option<Ahead>,
+    /// Whether it is likely to be a read that the kernel may do by itself.
+    aside: bool,
     state: Mutex<State>,
     /// Told when no thread has to do with it any more, for where no gate holds the stream until then.
     left: Condvar,
@@ -78,7 +81,7 @@ struct Operation {
 
 struct State {
     /// What it uses; let go of before the result is told, for who sees that may deregister both.
-    uses: Option<Arc<Uses>>,
+    uses: Option<Arc<Ends>>,
     caller: Option<Box<dyn Caller>>,
     first: Ask,
     bound: bool,
@@ -103,11 +106,6 @@ struct State {
     /// time.
     lingers: bool,
     watched: bool,
-}
-
-struct Uses {
-    file: Hold<FileRecord>,
-    buffer: Hold<BufferRecord>,
 }
 
 /// What a host function is given.
@@ -238,6 +236,9 @@ impl Driver {
             .then(|| Ahead::new(&lane, most, lead, align as usize, inner.lanes()))
             .flatten();
         let (ahead, plan) = ahead.unzip();
+        let uses = Arc::new(ends(inner, op, file, buffer));
+        let aside = op == Op::Read && staged && !direct && ahead.is_none() && copies == 1;
+        let aside = aside && reads::may_be_aside(inner, &uses, most);
         let operation = Arc::new(Operation {
             inner: Arc::clone(inner),
             op,
@@ -248,8 +249,9 @@ impl Driver {
             number,
             seat,
             ahead,
+            aside,
             state: Mutex::new(State {
-                uses: Some(Arc::new(Uses { file, buffer })),
+                uses: Some(uses),
                 caller: Some(caller),
                 first,
                 bound: fixed,
@@ -333,7 +335,7 @@ impl Operation {
     }
 
     fn carry(&self, state: &mut State) {
-        let Some(Uses { file, buffer }) = state.uses.as_deref() else { return };
+        let Some(Ends { file, buffer, .. }) = state.uses.as_deref() else { return };
         let transfer = match checked(self.op, file, buffer, self.base, state.first) {
             Ok(transfer) => transfer,
             Err(error) => return state.result = Some(Err(error)),
@@ -366,6 +368,10 @@ impl Operation {
 
     fn count(&self, transfer: &transfer::Transfer<'_>, result: &Result<usize>, split: Split, took: u64) {
         self.inner.held_ended(transfer, result, split, took);
+        self.count_operation(result);
+    }
+
+    fn count_operation(&self, result: &Result<usize>) {
         let meters = self.inner.meters();
         meters.ended(result.is_ok(), Event::StreamDone, Event::StreamFailed);
         let bytes = if self.op == Op::Read { Event::StreamReadBytes } else { Event::StreamWriteBytes };
@@ -413,6 +419,16 @@ fn start(call: Call) {
         operation.seat.say(0, 0, 0);
         return operation.lane.open(operation.seat.word(), ticket);
     }
+    let call = Call { operation, ticket };
+    match call.operation.aside {
+        true => reads::start(call),
+        false => by_thread(call),
+    }
+}
+
+/// Gives to a thread what counts as given to one.
+fn by_thread(call: Call) {
+    let Call { operation, ticket } = call;
     let inner = Arc::clone(&operation.inner);
     let here = std::thread::current().id();
     inner.lanes().push(Box::new(move || {

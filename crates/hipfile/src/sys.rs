@@ -1,5 +1,6 @@
 //! System calls that no crate wraps as needed, and the process's count of forks. No policy.
 
+pub(crate) mod aio;
 pub(crate) mod mapping;
 pub(crate) mod site;
 

@@ -7,9 +7,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard};
 
 use super::plan::{Cut, Part, Plan, Ready, Room, ring_blocks};
-use super::{Ask, Call, Operation, State, Uses, checked, lock};
+use super::{Ask, Call, Operation, State, checked, lock};
 use crate::error::{Error, Result};
 use crate::lane::{Lane, Lanes, Seat, Slot, Slots};
+use crate::queued::Ends;
 use crate::route::{Pause, Stage};
 use crate::stats::{self, Split};
 use crate::sync::linger;
@@ -73,7 +74,7 @@ struct Filled {
 struct Task {
     part: Part,
     ask: Ask,
-    uses: Arc<Uses>,
+    uses: Arc<Ends>,
 }
 
 impl Operation {
@@ -265,7 +266,7 @@ impl Operation {
         Filled { part, moved, error, split }
     }
 
-    fn read(&self, part: &Part, ask: Ask, uses: &Uses, split: &mut Split) -> Result<usize> {
+    fn read(&self, part: &Part, ask: Ask, uses: &Ends, split: &mut Split) -> Result<usize> {
         let Some(ahead) = &self.ahead else { return Ok(0) };
         let whole = checked(self.op, &uses.file, &uses.buffer, self.base, ask)?;
         let transfer = whole.part(part.range.clone());

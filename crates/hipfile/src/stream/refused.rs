@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::queueing::Queueing;
-use super::{Uses, done, lock};
+use super::{done, lock};
 use crate::lane::{Lane, Mark};
+use crate::queued::Ends;
 
 /// How often, and at what intervals, a stream that takes nothing any more is asked whether it has nothing to do.
 const LOOKS: (u32, Duration) = (100, Duration::from_millis(1));
@@ -40,7 +41,7 @@ impl Queueing<'_> {
         let uses = state.uses.take();
         drop(state);
         // Nobody else has them: threads let go before they leave. Of the memory the stream may have to copy some nothing.
-        let buffer = uses.and_then(Arc::into_inner).map(|Uses { file, buffer }| {
+        let buffer = uses.and_then(Arc::into_inner).map(|Ends { file, buffer, .. }| {
             drop(file);
             buffer
         });

@@ -40,6 +40,9 @@ pub enum Outcome {
 }
 
 sites! {
+    AsideEnd in "aside.rs", Heals: "a read of a stream that no thread waits for";
+    AsideRead in "aside.rs", Heals: "starting one";
+    AsideSetup in "aside.rs", Heals: "what is needed for such reads";
     BlockMap in "block/memory.rs", Heals: "memory for Blocks";
     BounceRead in "engine/bounce.rs", Tells: "a read into a Block";
     BounceReadUncached in "engine/bounce.rs", Tells: "the same, leaving nothing in the page cache";
@@ -233,8 +236,8 @@ mod injected {
     static FIRST: AtomicU64 = AtomicU64::new(0);
     static LAST: AtomicU64 = AtomicU64::new(0);
     /// The sites at which every call fails, as bits.
-    static ABSENT: AtomicU64 = AtomicU64::new(0);
-    const _: () = assert!(SITES <= 64);
+    static ABSENT: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+    const _: () = assert!(SITES <= 128);
 
     /// Lets calls of a site fail from now on, and those of no other.
     pub fn inject(site: Site, when: When, what: What) {
@@ -257,8 +260,9 @@ mod injected {
 
     /// Lets every call of these sites fail, as on a machine that lacks something.
     pub fn absent(sites: &[Site]) {
-        let bits = sites.iter().fold(0, |bits, site| bits | 1 << *site as u64);
-        ABSENT.store(bits, Ordering::SeqCst);
+        let bits = sites.iter().fold(0_u128, |bits, site| bits | 1 << *site as u32);
+        ABSENT[0].store(bits as u64, Ordering::SeqCst);
+        ABSENT[1].store((bits >> 64) as u64, Ordering::SeqCst);
     }
 
     /// How often a site was come to.
@@ -272,7 +276,7 @@ mod injected {
             || now < FIRST.load(Ordering::Relaxed)
             || now > LAST.load(Ordering::Relaxed)
         {
-            let absent = ABSENT.load(Ordering::Relaxed) >> site as u64 & 1 == 1;
+            let absent = ABSENT[site as usize / 64].load(Ordering::Relaxed) >> (site as u64 % 64) & 1 == 1;
             return absent.then_some(What::Errno(libc::ENOSYS));
         }
         Some(match ERRNO.load(Ordering::Relaxed) {

@@ -104,6 +104,7 @@ mod suite {
     mod stream_rules;
     mod streams;
     mod streams_ahead;
+    mod streams_aside;
     mod streams_many;
     mod userspace;
 }
