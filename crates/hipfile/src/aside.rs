@@ -2,14 +2,16 @@
 //! does the work. It knows no stream, and decides nothing.
 
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::pool;
+use crate::sync::pause;
 use crate::sys::aio::{Answer, Context};
 use crate::sys::{self, Site};
 
 /// How many may be under way. More wait for threads, or for storage, anyway.
-const MOST: u32 = 128;
+const MOST: usize = 128;
 /// How many answers are taken at once.
 const TAKEN: usize = 32;
 
@@ -28,11 +30,18 @@ pub(crate) struct Aside {
 struct Shared {
     context: Context,
     state: Mutex<State>,
+    /// Wakes the thread, which sleeps here while nothing is under way.
+    started: Condvar,
 }
 
-#[derive(Debug, Default)]
 struct State {
-    under_way: usize,
+    /// Those that are started, each at its number.
+    reads: Vec<Option<Read>>,
+    /// Numbers of none.
+    free: Vec<usize>,
+    /// Reads that are known to be started, less those that are answered. An answer may come before that is known.
+    under_way: isize,
+    sleeps: bool,
     closed: bool,
 }
 
@@ -42,13 +51,19 @@ struct Read {
     _into: &'static mut [u8],
 }
 
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("under_way", &self.under_way).finish_non_exhaustive()
+    }
+}
+
 impl Aside {
     pub(crate) fn new(name: &'static str) -> Aside {
         Aside { name, made: OnceLock::new(), forks: sys::forks() }
     }
 
-    /// Starts a read into the first `len` bytes of the memory, which like `at` and `len` is aligned for O_DIRECT. Or gives
-    /// `done` back, uncalled: it would have to wait, or there can be none.
+    /// Starts a read into the memory, which like `at` is aligned as O_DIRECT has it. Or gives `done` back, uncalled: it would
+    /// have to wait, or there can be none.
     ///
     /// # Safety
     /// The descriptor stays open until `done` is called.
@@ -61,47 +76,56 @@ impl Aside {
     ) -> Result<(), Done> {
         let Some(shared) = self.made.get_or_init(|| Shared::new(self.name)) else { return Err(done) };
         let memory: *mut [u8] = into;
-        let data = Box::into_raw(Box::new(Read { done, _into: into })).expose_provenance();
-        shared.lock().under_way += 1;
+        let mut state = shared.lock();
+        let Some(number) = state.free.pop() else { return Err(done) };
+        state.reads[number] = Some(Read { done, _into: into });
+        drop(state);
         // SAFETY: the memory is `into`, which nobody uses before the answer has come; the rest is the caller's promise.
         let started =
-            sys::at(Site::AsideRead, || unsafe { shared.context.read(data as u64, fd, at, memory) });
-        started.map_err(|_| {
-            shared.answered(1);
-            // SAFETY: made above. There will be no answer, so that nobody else has it.
-            unsafe { take(data) }.done
-        })
+            sys::at(Site::AsideRead, || unsafe { shared.context.read(number as u64, fd, at, memory) });
+        let mut state = shared.lock();
+        if started.is_err() {
+            // There will be no answer.
+            return match state.take(number) {
+                Some(read) => Err(read.done),
+                None => Ok(()),
+            };
+        }
+        state.under_way += 1;
+        let sleeps = state.sleeps;
+        drop(state);
+        if sleeps {
+            shared.started.notify_one();
+        }
+        Ok(())
     }
-}
-
-/// # Safety
-/// The address is that of a box, given once.
-unsafe fn take(data: usize) -> Read {
-    // SAFETY: as this function demands.
-    *unsafe { Box::from_raw(std::ptr::with_exposed_provenance_mut::<Read>(data)) }
 }
 
 impl Drop for Aside {
     fn drop(&mut self) {
         // A child of a fork has neither the context nor the thread.
-        let Some(Some(shared)) = self.made.get().filter(|_| sys::forks() == self.forks) else { return };
-        let mut state = shared.lock();
-        state.closed = true;
-        if state.under_way == 0 {
-            drop(state);
-            // It takes long, and who drops this may be the caller of something else.
-            let ended = Arc::clone(shared);
-            if !pool::spawn(self.name.to_owned(), move || ended.context.destroy()) {
-                shared.context.destroy();
-            }
+        if let Some(Some(shared)) = self.made.get().filter(|_| sys::forks() == self.forks) {
+            shared.lock().closed = true;
+            shared.started.notify_one();
         }
+    }
+}
+
+impl State {
+    fn take(&mut self, number: usize) -> Option<Read> {
+        let read = self.reads.get_mut(number)?.take()?;
+        self.free.push(number);
+        Some(read)
     }
 }
 
 impl Shared {
     fn new(name: &str) -> Option<Arc<Shared>> {
-        let context = sys::at(Site::AsideSetup, || Context::new(MOST)).ok()?;
-        let shared = Arc::new(Shared { context, state: Mutex::default() });
+        let context = sys::at(Site::AsideSetup, || Context::new(MOST as u32)).ok()?;
+        let reads = std::iter::repeat_with(|| None).take(MOST).collect();
+        let free = (0..MOST).rev().collect();
+        let state = State { reads, free, under_way: 0, sleeps: false, closed: false };
+        let shared = Arc::new(Shared { context, state: Mutex::new(state), started: Condvar::new() });
         let answers = Arc::clone(&shared);
         if pool::spawn(name.to_owned(), move || answers.serve()) {
             return Some(shared);
@@ -114,33 +138,47 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So many are not under way any more. Whether that was the end.
-    fn answered(&self, count: usize) -> bool {
-        let mut state = self.lock();
-        state.under_way -= count;
-        state.closed && state.under_way == 0
-    }
-
     fn serve(&self) {
         let mut answers = [Answer::default(); TAKEN];
-        loop {
-            let count = match self.context.wait(&mut answers) {
+        while self.await_some() {
+            let count = match sys::at(Site::AsideWait, || self.context.wait(&mut answers)) {
                 Ok(count) => count,
-                // One that is gone is one that nobody uses. Anything else passes.
-                Err(libc::EINVAL) if self.lock().closed => return,
-                Err(_) => continue,
+                Err(libc::EINTR) => continue,
+                Err(_) => {
+                    // A sandbox closed behind those that are under way.
+                    pause(500);
+                    self.context.look(&mut answers)
+                }
             };
-            for answer in &answers[..count] {
-                // SAFETY: what was given with the request, which is answered once.
-                let Read { done, .. } = unsafe { take(answer.data as usize) };
-                let result = sys::moves(Site::AsideEnd, || answer.result());
+            let mut state = self.lock();
+            state.under_way -= count as isize;
+            let ended =
+                answers[..count].iter().map(|answer| (state.take(answer.data as usize), answer.result()));
+            let ended: Vec<_> = ended.collect();
+            drop(state);
+            for (read, result) in ended {
+                let Some(Read { done, .. }) = read else { continue };
+                let result = sys::moves(Site::AsideEnd, || result);
                 // A panic is a defect of who is told; the others are told all the same.
-                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| done(result)));
-            }
-            if self.answered(count) {
-                return self.context.destroy();
+                let _ = catch_unwind(AssertUnwindSafe(|| done(result)));
             }
         }
+        // It takes some tens of milliseconds. Here, where no other context can have its number yet and nobody else waits.
+        self.context.destroy();
+    }
+
+    /// Sleeps until a read is under way. Not if there will be none any more.
+    fn await_some(&self) -> bool {
+        let mut state = self.lock();
+        while state.under_way <= 0 {
+            if state.closed {
+                return false;
+            }
+            state.sleeps = true;
+            state = self.started.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.sleeps = false;
+        }
+        true
     }
 }
 
@@ -189,6 +227,29 @@ mod tests {
             given_back = 0;
         }
         assert!(tells.try_recv().is_err());
+    }
+
+    /// As after a sandbox has closed.
+    #[test]
+    fn answers_are_found_without_a_call_too() {
+        let (context, file) = (Context::new(8).unwrap(), file(1));
+        let mut answers = [Answer::default(); 3];
+        let mut memory = [0_u8; 64];
+        // More than the ring has places for, so that it is gone round.
+        for round in 0..300_u64 {
+            assert_eq!(context.look(&mut answers), 0);
+            for n in 0..4 {
+                let into = &raw mut memory[..];
+                // SAFETY: the bytes are in the page cache: they are there when the call returns.
+                unsafe { context.read(round * 4 + n, file.as_fd(), 0, into) }.unwrap();
+            }
+            assert_eq!(context.look(&mut answers), 3);
+            let seen = answers.map(|answer| (answer.data, answer.result()));
+            assert_eq!(seen, [0, 1, 2].map(|n| (round * 4 + n, Ok(64))));
+            assert_eq!((context.look(&mut answers), answers[0].data), (1, round * 4 + 3));
+        }
+        assert_eq!(memory, [1; 64]);
+        context.destroy();
     }
 
     #[test]

@@ -43,6 +43,7 @@ sites! {
     AsideEnd in "aside.rs", Heals: "a read of a stream that no thread waits for";
     AsideRead in "aside.rs", Heals: "starting one";
     AsideSetup in "aside.rs", Heals: "what is needed for such reads";
+    AsideWait in "aside.rs", Heals: "waiting for some that are under way";
     BlockMap in "block/memory.rs", Heals: "memory for Blocks";
     BounceRead in "engine/bounce.rs", Tells: "a read into a Block";
     BounceReadUncached in "engine/bounce.rs", Tells: "the same, leaving nothing in the page cache";

@@ -93,6 +93,8 @@ fn what_the_kernel_does_not_do_a_thread_does() {
         (Site::AsideEnd, What::Errno(libc::EAGAIN)),
         (Site::AsideEnd, What::Errno(libc::EIO)),
         (Site::AsideEnd, What::Short),
+        (Site::AsideWait, What::Errno(libc::EPERM)),
+        (Site::AsideWait, What::Errno(libc::EINTR)),
     ];
     for (site, what) in refusals {
         let before = faults::hits(Site::AsideRead);
