@@ -115,9 +115,9 @@ fn fuzz() -> Result<(), String> {
 
 /// Tests in which threads meet. Left out are those that fork or forbid system calls, which the sanitizer does not survive,
 /// those of one thread, which it has nothing to say about, and the one that shows what happens without an order.
-const THREADS: &str = "(binary(it) and (test(/suite::(batches|batch_rules|streams|streams_ahead|streams_many|stream_rules|lifecycle|statistics|statistics_shown)::/) \
+const THREADS: &str = "(binary(it) and (test(/suite::(batches|batch_rules|streams|streams_ahead|streams_aside|streams_many|stream_rules|lifecycle|statistics|statistics_shown)::/) \
                        or test(/model_(uring_auto|batch|streams)::here/)) and not test(/fork|other_users|memory_a_batch|large_as_one|behaviour_61/)) \
-                       or (kind(lib) and test(/^(block|pool|workers|turns|usage|ticket|desk|registry|rangemap|stats|health)::/))";
+                       or (kind(lib) and test(/^(aside|block|pool|workers|turns|usage|ticket|desk|registry|rangemap|stats|health)::/))";
 
 /// The standard library too is built with the sanitizer, or its locks would not be understood. Nothing is suppressed.
 fn tsan() -> Result<(), String> {
