@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::desk::{Desk, Event, EventStatus, Offer, Serving, Stall, Work};
+use crate::desk::{Desk, Event, EventStatus, Offer, Serving, Side, Stall, Work};
 use crate::explore;
 use crate::slots::Refused;
 use crate::sync::{Arc, thread};
@@ -45,11 +45,11 @@ impl Work for Piece {
     }
 
     fn is_for_threads(&self) -> bool {
-        self.fate == Fate::Write
+        self.fate != Fate::Read
     }
 
-    fn may_hang(&self) -> bool {
-        self.fate == Fate::Write
+    fn side(&self) -> Side {
+        if self.fate == Fate::Lost { Side::Far } else { Side::Near }
     }
 
     fn end(self, ending: Ending) {
@@ -57,11 +57,13 @@ impl Work for Piece {
         self.ticket.complete(ending);
     }
 
-    fn send(home: &Arc<Workers>, desk: &Arc<Desk<Piece>>) {
+    fn send(home: &Arc<Workers>, desk: &Arc<Desk<Piece>>, side: Side) {
         let (desk, last) = (Arc::clone(desk), Arc::clone(home));
-        home.push(Box::new(move || match serve(&Serving { desk: &desk, last }, None, usize::MAX, false) {
-            0 => Came::ForNothing,
-            _ => Came::ForWork,
+        home.push(Box::new(move || {
+            match serve(&Serving { desk: &desk, side, last }, None, usize::MAX, false) {
+                0 => Came::ForNothing,
+                _ => Came::ForWork,
+            }
         }));
     }
 
@@ -74,14 +76,14 @@ fn serve(serving: &Serving<'_, Piece>, first: Option<Piece>, most: usize, reads_
     let (mut first, mut ahead, mut done, mut carried) = (first, VecDeque::new(), Vec::new(), 0);
     while carried < most {
         if first.is_none() && ahead.is_empty() {
-            serving.desk.start_some(reads_only, 2.min(most - carried), &mut ahead);
+            serving.desk.start_some(serving.side, reads_only, 2.min(most - carried), &mut ahead);
         }
         let next = first.take().or_else(|| ahead.pop_front());
         let Some(piece) = next else { break };
         if piece.fate != Fate::Read {
             // It may take its time: what was started with it is anybody's again.
             serving.desk.put_back(&mut ahead);
-            serving.desk.invite(&serving.last, 2);
+            serving.desk.invite(&serving.last, serving.side, 2);
         }
         carried += 1;
         let world = Arc::clone(&piece.world);
@@ -132,13 +134,13 @@ impl Batch {
         let offers = offers.map(|(at, fate)| Offer { cookie: first + at as u64, note: (), piece: *fate });
         let world = &self.world;
         let make = |fate, ticket| Piece { fate, world: Arc::clone(world), ticket };
-        self.desk.submit(&self.home, offers, make, threads, None)
+        self.desk.submit(&self.home, offers, make, [threads; 2], None)
     }
 
     /// Waits as a call without a time limit does: first it works itself.
     fn poll(&self, min: usize, most: usize) -> Vec<Event> {
         while let Some((piece, missing)) = self.desk.help(min) {
-            let serving = Serving { desk: &self.desk, last: Arc::clone(&self.home) };
+            let serving = Serving { desk: &self.desk, side: piece.side(), last: Arc::clone(&self.home) };
             serve(&serving, Some(piece), missing, true);
         }
         self.desk.collect(min, most, None).expect("memory")
@@ -279,7 +281,7 @@ pub fn a_wait_ends_with_the_event_it_waits_for(runs: usize) {
             let batch = batch.clone();
             thread::spawn(move || batch.poll(2, 2).len())
         };
-        let (first, second) = (batch.desk.start(false), batch.desk.start(false));
+        let (first, second) = (batch.desk.start(Side::Near, false), batch.desk.start(Side::Near, false));
         first.expect("it waits").end(Ending::Done(Ok(1)));
         assert_eq!(one.join().expect("no panic"), 1);
         second.expect("it waits").end(Ending::Done(Ok(1)));
@@ -292,7 +294,7 @@ pub fn destroying_releases_before_it_waits(runs: usize) {
     explore(runs, || {
         let batch = Batch::new(2, 1);
         batch.hand_in(0, &[Fate::Write, Fate::Write], 0).expect("room");
-        let running = batch.desk.start(false).expect("it waits");
+        let running = batch.desk.start(Side::Near, false).expect("it waits");
         let waiter = {
             let batch = batch.clone();
             thread::spawn(move || batch.poll(2, 2).len())

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::buffer::{BufferRecord, DevPtr};
 use crate::config::Config;
-use crate::desk::{Desk, Event, Offer, Oldest, Serving, Stall, Work};
+use crate::desk::{Desk, Event, Offer, Oldest, Serving, Side, Stall, Work};
 use crate::driver::{Driver, FileId, Inner, ends, serves, unknown};
 use crate::engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -48,6 +48,14 @@ const UNDER_WAY: usize = 4 << 20;
 /// How many threads should carry large entries of this size.
 fn threads_for(len: usize) -> usize {
     (UNDER_WAY / len).clamp(4, WAITING_THREADS)
+}
+
+/// How many threads are to begin with entries of near storage, or the others. Large ones wait for storage, each on a thread of
+/// its own; small ones share a thread until it has company.
+fn threads(requests: &[Request], local: bool) -> usize {
+    let large = requests.iter().filter(|request| request.ends.local == local && request.len > SMALL);
+    let most = large.clone().map(|request| threads_for(request.len)).max().unwrap_or(1);
+    large.count().clamp(1, most)
 }
 
 /// One transfer of a batch.
@@ -172,21 +180,18 @@ impl RawBatch {
             requests.push(checked.map_err(|error| error.of_entry(at))?);
         }
         drop(last);
+        let threads = [true, false].map(|local| threads(&requests, local));
         let offers = requests.into_iter().zip(entries).map(|(request, entry)| Offer {
             cookie: entry.cookie,
             note: note(&request),
             piece: request,
         });
         let make = |request, ticket| Queued::new(request, ticket, since);
-        // Large entries wait for storage, each on a thread of its own; small ones share a thread until it has company.
-        let large = entries.iter().filter(|entry| entry.len > SMALL);
-        let most = large.clone().map(|entry| threads_for(entry.len)).max().unwrap_or(1);
-        let large = large.count().clamp(1, most);
         let patience = driver.config().wait_notice;
         self.desk.limit_waiting(driver.config().batch_timeout);
         let poll_max = driver.inner.limits().poll_max();
         self.desk.set_polling(poll_max > 0 && entries.iter().all(|entry| entry.len <= poll_max));
-        self.desk.submit(&driver.inner, offers, make, large, patience).map_err(|refused| match refused {
+        self.desk.submit(&driver.inner, offers, make, threads, patience).map_err(|refused| match refused {
             Refused::Closed => Error::message(ErrorKind::InvalidValue, OP, "the batch is destroyed"),
             Refused::Full { free } => {
                 let (count, capacity) = (entries.len(), self.capacity());
@@ -330,11 +335,11 @@ impl Work for Queued {
 
     fn is_for_threads(&self) -> bool {
         // A write may raise a signal on the thread that does it, which a caller of something else does not expect.
-        self.op() == Op::Write || self.may_hang()
+        self.op() == Op::Write || !self.is_local()
     }
 
-    fn may_hang(&self) -> bool {
-        !self.is_local()
+    fn side(&self) -> Side {
+        if self.is_local() { Side::Near } else { Side::Far }
     }
 
     fn tag(&self) -> u64 {
@@ -352,10 +357,10 @@ impl Work for Queued {
         self.tell(ending);
     }
 
-    fn send(home: &Arc<Inner>, desk: &Arc<Desk<Queued>>) {
+    fn send(home: &Arc<Inner>, desk: &Arc<Desk<Queued>>, side: Side) {
         let (desk, last) = (Arc::clone(desk), Arc::clone(home));
-        home.workers().push(Box::new(move || {
-            match serve(Serving { desk: &desk, last }, None, TURN, false) {
+        home.workers(side).push(Box::new(move || {
+            match serve(Serving { desk: &desk, side, last }, None, TURN, false) {
                 0 => Came::ForNothing,
                 _ => Came::ForWork,
             }
@@ -384,18 +389,18 @@ impl Work for Queued {
 /// Carries out what a call waits for, on its own thread; whether there was anything.
 fn help(desk: &Arc<Desk<Queued>>, wanted: usize) -> bool {
     let Some((first, missing)) = desk.help(wanted) else { return false };
-    let serving = Serving { desk, last: driver_of(&first) };
+    let serving = Serving { desk, side: first.side(), last: driver_of(&first) };
     serve(serving, Some(first), missing.min(TURN), true);
     true
 }
 
-/// Carries entries of a batch out until none waits, or until it has carried `most` of them. How many.
+/// Carries entries of one side of a batch out until none waits, or until it has carried `most` of them. How many.
 fn serve(mut serving: Serving<'_, Queued>, mut first: Option<Queued>, most: usize, by_caller: bool) -> usize {
-    let (desk, mut left) = (serving.desk, most);
+    let (desk, side, mut left) = (serving.desk, serving.side, most);
     let mut ahead = VecDeque::new();
     while left > 0 {
         let next = first.take().or_else(|| ahead.pop_front());
-        let next = next.or_else(|| desk.start(by_caller));
+        let next = next.or_else(|| desk.start(side, by_caller));
         let Some(queued) = next else { break };
         if !is_of(&queued, &serving.last) {
             serving.last = driver_of(&queued);
@@ -408,10 +413,10 @@ fn serve(mut serving: Serving<'_, Queued>, mut first: Option<Queued>, most: usiz
         let Some(way) = way.filter(|_| again.try_reserve(left).is_ok()) else {
             let most = match queued.len() {
                 large if large > SMALL => threads_for(large),
-                _ if queued.may_hang() => WAITING_THREADS,
+                _ if side == Side::Far => WAITING_THREADS,
                 _ => driver.busy_threads(),
             };
-            desk.invite(driver, most);
+            desk.invite(driver, side, most);
             left -= 1;
             carry(driver, queued);
             continue;
@@ -424,8 +429,8 @@ fn serve(mut serving: Serving<'_, Queued>, mut first: Option<Queued>, most: usiz
             first,
             ahead: &mut ahead,
             odd: None,
+            side,
             left,
-            far: false,
             taken: 0,
             bytes: 0,
             again,
@@ -450,7 +455,7 @@ fn serve(mut serving: Serving<'_, Queued>, mut first: Option<Queued>, most: usiz
             desk.put_back(&mut others);
             ahead = others;
             let driver = driver_of(&queued);
-            desk.invite(&driver, WAITING_THREADS);
+            desk.invite(&driver, side, WAITING_THREADS);
             carry(&driver, queued);
         }
     }
@@ -477,9 +482,8 @@ struct Turn<'a> {
     ahead: &'a mut VecDeque<Queued>,
     /// Started, and found to go another way.
     odd: Option<Queued>,
+    side: Side,
     left: usize,
-    /// Whether it has some whose storage may never answer.
-    far: bool,
     taken: usize,
     bytes: usize,
     again: Vec<Queued>,
@@ -507,7 +511,7 @@ impl Turn<'_> {
     /// Entries are started several at once: each time others are kept from it.
     fn start(&mut self) -> Option<Queued> {
         if self.ahead.is_empty() && self.ahead.try_reserve(AT_ONCE).is_ok() {
-            self.desk.start_some(self.by_caller, AT_ONCE.min(self.left), self.ahead);
+            self.desk.start_some(self.side, self.by_caller, AT_ONCE.min(self.left), self.ahead);
         }
         let queued = self.ahead.pop_front()?;
         queued.reached(self.way.engine());
@@ -534,13 +538,12 @@ impl Source for Turn<'_> {
         };
         let mut queued = queued;
         queued.began = queued.transfer().and_then(|transfer| self.driver.queue_begins(&transfer));
-        self.far |= !queued.is_local();
         self.left -= 1;
         self.taken += 1;
         self.bytes += queued.len();
         if self.taken.is_multiple_of(SHARE) || self.bytes >= SHARE_BYTES {
             self.bytes = 0;
-            self.desk.invite(self.driver, self.driver.busy_threads());
+            self.desk.invite(self.driver, self.side, self.driver.busy_threads());
         }
         Some((queued, self.way.cache))
     }
@@ -575,8 +578,8 @@ impl Source for Turn<'_> {
             self.ahead.push_front(queued);
         }
         self.desk.put_back(self.ahead);
-        let most = if self.far { WAITING_THREADS } else { self.driver.busy_threads() };
-        self.desk.invite(self.driver, most);
+        let most = if self.side == Side::Far { WAITING_THREADS } else { self.driver.busy_threads() };
+        self.desk.invite(self.driver, self.side, most);
     }
 
     fn again(&mut self, piece: Queued) {

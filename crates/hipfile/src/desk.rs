@@ -1,13 +1,18 @@
 //! Where those who hand entries of a batch in, the threads that carry them and those who wait for events meet: the
 //! entries' states behind one lock. It carries nothing and knows no file.
 
+#[path = "desk/crew.rs"]
+mod crew;
+
 use std::collections::{TryReserveError, VecDeque};
 use std::time::{Duration, Instant};
 
+use self::crew::Crew;
+pub(crate) use self::crew::Side;
 use crate::error::Error;
-use crate::slots::{Refused, Slots};
+use crate::slots::{Canceled, Refused, SIDES, Slots};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, STUCK, linger, thread};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, linger, thread};
 use crate::ticket::{Complete, Ending, Ticket};
 
 /// How an entry ended.
@@ -43,8 +48,8 @@ pub(crate) trait Work: Send + Sized + 'static {
     /// Whether one of the threads must carry it, and no caller who waits for events: it may raise a signal, or take very long.
     fn is_for_threads(&self) -> bool;
 
-    /// Whether its storage may never answer.
-    fn may_hang(&self) -> bool;
+    /// Which threads carry it.
+    fn side(&self) -> Side;
 
     /// The tag of its ticket.
     fn tag(&self) -> u64;
@@ -54,8 +59,8 @@ pub(crate) trait Work: Send + Sized + 'static {
     /// Has its ticket tell.
     fn end(self, ending: Ending);
 
-    /// Sends a thread, counted already, that serves the desk.
-    fn send(home: &Self::Home, desk: &Arc<Desk<Self>>);
+    /// Sends a thread, counted already, that serves that side of the desk.
+    fn send(home: &Self::Home, desk: &Arc<Desk<Self>>, side: Side);
 
     /// Tells people what a call has waited for.
     fn stalled(stall: &Stall<Self::Note>);
@@ -96,10 +101,6 @@ pub(crate) struct Desk<W: Work> {
 }
 
 const NO_ENGINE: u8 = u8::MAX;
-/// How many threads are sent when those that serve do not come back.
-const SENT: usize = 16;
-/// How many of them there may be where all that waits may hang too.
-const MOST_STUCK: usize = 32;
 /// How long is looked for the end of an entry before the rest is looked at.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -109,17 +110,12 @@ struct State<W: Work> {
     /// What belongs to the entries that have not ended; an entry's ticket has its place for a tag.
     places: Vec<Option<Place<W::Note>>>,
     free: Vec<usize>,
-    /// Threads that serve, or will.
-    serving: usize,
-    /// Those of them that are at storage that hangs, as far as is known. While there are some, entries that may hang too
-    /// start after all others.
-    stuck: usize,
+    /// By side.
+    crews: [Crew; SIDES],
     /// The fewest events that a waiting call wants.
     wanted: usize,
     /// Events so far, to tell progress from none.
     events: u64,
-    /// When the last of them came, or entries were handed in, or threads were sent for lack of events.
-    moved: Instant,
     /// After how long without an event a waiting call says so.
     patience: Option<Duration>,
     /// How long entries that are handed in from now on may wait.
@@ -132,8 +128,9 @@ struct Place<N> {
     since: Instant,
     /// When it ends if it has not started by then.
     expires: Option<Instant>,
-    /// Once it is started; whether it may hang.
-    runs: Option<bool>,
+    side: Side,
+    /// Its number, once it is started.
+    started: Option<i64>,
 }
 
 /// An entry to be handed in.
@@ -150,68 +147,51 @@ impl<W: Work> std::fmt::Debug for Desk<W> {
 }
 
 impl<W: Work> State<W> {
-    /// Starts the entry that has waited longest; for a caller none that is for threads.
-    fn start(&mut self, by_caller: bool) -> Option<(usize, W)> {
-        let near = if self.stuck == 0 { None } else { self.near().next() };
-        let at = near.unwrap_or_default();
-        if by_caller && self.slots.all_waiting().nth(at).is_some_and(|(_, next)| next.is_for_threads()) {
+    fn crew(&mut self, side: Side) -> &mut Crew {
+        &mut self.crews[side as usize]
+    }
+
+    /// Starts the entry of a side that has waited longest; for a caller none that is for threads.
+    fn start(&mut self, side: Side, by_caller: bool) -> Option<(usize, W)> {
+        let first = self.slots.first(side as usize)?;
+        if by_caller && first.1.is_for_threads() {
             return None;
         }
-        let (place, work) = self.slots.start_at(at)?;
+        let (number, (place, work)) = self.slots.start(side as usize)?;
         if let Some(place) = &mut self.places[place] {
-            place.runs = Some(work.may_hang());
+            place.started = Some(number);
         }
         Some((place, work))
     }
 
-    /// Where entries wait that do not hang.
-    fn near(&self) -> impl Iterator<Item = usize> {
-        self.slots.all_waiting().enumerate().filter(|(_, (_, work))| !work.may_hang()).map(|(at, _)| at)
-    }
-
-    /// How long something must still wait without an event before whatever serves is taken to be at storage that hangs.
-    fn until_stuck(&self, now: Instant) -> Option<Duration> {
-        self.slots.first().map(|_| STUCK.saturating_sub(now.saturating_duration_since(self.moved)))
-    }
-
-    /// Takes whatever serves to be at storage that hangs. How many threads are to serve instead; they are counted already.
-    fn replace_stuck(&mut self, now: Instant) -> usize {
-        self.stuck = self.serving;
-        let sent = match self.near().take(SENT).count() {
-            0 if self.serving >= MOST_STUCK => 0,
-            0 => self.slots.waiting().min(SENT),
-            near => near,
-        };
-        (self.moved, self.serving) = (now, self.serving + sent);
-        sent
+    /// How long a side must still wait without an event before whatever serves it is taken to be at storage that hangs.
+    fn until_stuck(&self, side: Side, now: Instant) -> Option<Duration> {
+        self.slots.first(side as usize).map(|_| self.crews[side as usize].until_stuck(now))
     }
 
     /// Takes an entry that ended out of its place.
-    fn end(&mut self, place: usize, status: EventStatus) {
-        let Some(Place { cookie, runs, .. }) = self.places[place].take() else {
+    fn end(&mut self, place: usize, status: EventStatus, now: Instant) {
+        let Some(Place { cookie, side, started, .. }) = self.places[place].take() else {
             unreachable!("a ticket tells once, and until then nobody has its place");
         };
-        if runs == Some(true) {
-            // It answers again.
-            self.stuck = 0;
+        if started.is_some() {
+            self.crew(side).answered(now);
         }
         self.free.push(place);
         self.slots.finish(Event { cookie, status });
         self.events += 1;
     }
 
-    /// When the entry that has waited longest is to end.
-    fn next_to_expire(&self) -> Option<Instant> {
-        let (place, _) = self.slots.first()?;
+    /// When the entry that has waited longest on a side is to end.
+    fn next_to_expire(&self, side: Side) -> Option<Instant> {
+        let (place, _) = self.slots.first(side as usize)?;
         self.places[*place].as_ref()?.expires
     }
 
-    /// Whether one more thread should serve; it is counted already.
-    fn invite(&mut self, most: usize) -> bool {
-        let idle = self.serving - self.stuck < most && self.slots.waiting() > 0;
-        let invited = idle && (self.stuck == 0 || self.serving < MOST_STUCK || self.near().next().is_some());
-        self.serving += usize::from(invited);
-        invited
+    /// Whether one more thread should serve a side; it is counted already.
+    fn invite(&mut self, side: Side, most: usize) -> bool {
+        let waiting = self.slots.waiting_on(side as usize);
+        self.crew(side).invite(waiting, most)
     }
 }
 
@@ -236,11 +216,9 @@ impl<W: Work> Desk<W> {
             slots,
             places,
             free,
-            serving: 0,
-            stuck: 0,
+            crews: [Crew::new(); SIDES],
             wanted: usize::MAX,
             events: 0,
-            moved: Instant::now(),
             patience,
             limit: None,
         };
@@ -257,39 +235,47 @@ impl<W: Work> Desk<W> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands entries in, all or none, and sees to it that up to `threads` threads serve them. Each gets a ticket, which
-    /// tells this desk.
+    /// Hands entries in, all or none, and sees to it that up to `threads` threads serve each side. Each gets a ticket,
+    /// which tells this desk.
     pub(crate) fn submit<P>(
         self: &Arc<Self>,
         home: &W::Home,
         offers: impl ExactSizeIterator<Item = Offer<P, W::Note>>,
         make: impl Fn(P, Ticket) -> W,
-        threads: usize,
+        threads: [usize; SIDES],
         patience: Option<Duration>,
     ) -> Result<(), Refused> {
         let told = Arc::clone(self) as Arc<dyn Complete>;
         let since = Instant::now();
         let mut state = self.lock();
         let State { slots, places, free, limit, .. } = &mut *state;
+        let waited = Side::ALL.map(|side| slots.waiting_on(side as usize) > 0);
         let expires = limit.and_then(|limit| since.checked_add(limit));
-        slots.submit(offers.map(|Offer { cookie, note, piece }| {
-            let entered = Some(Place { cookie, note, since, expires, runs: None });
-            let place = match free.pop() {
-                Some(place) => {
-                    places[place] = entered;
-                    place
-                }
-                None => {
-                    places.push(entered);
-                    places.len() - 1
-                }
-            };
-            (place, make(piece, Ticket::new(Arc::clone(&told), place as u64)))
-        }))?;
-        (state.patience, state.moved) = (patience, since);
-        let invited = (0..threads).take_while(|_| state.invite(threads)).count();
+        let entered = offers.map(|Offer { cookie, note, piece }| {
+            let place = free.pop().unwrap_or_else(|| {
+                places.push(None);
+                places.len() - 1
+            });
+            let work = make(piece, Ticket::new(Arc::clone(&told), place as u64));
+            let side = work.side();
+            places[place] = Some(Place { cookie, note, since, expires, side, started: None });
+            (place, work)
+        });
+        slots.submit(entered, |(_, work)| work.side() as usize)?;
+        state.patience = patience;
+        let mut invited = [0; SIDES];
+        for side in Side::ALL {
+            // To be given more is no progress.
+            if !waited[side as usize] {
+                state.crew(side).moved = since;
+            }
+            let most = threads[side as usize];
+            invited[side as usize] = (0..most).take_while(|_| state.invite(side, most)).count();
+        }
         drop(state);
-        (0..invited).for_each(|_| W::send(home, self));
+        for side in Side::ALL {
+            (0..invited[side as usize]).for_each(|_| W::send(home, self, side));
+        }
         Ok(())
     }
 
@@ -335,28 +321,30 @@ impl<W: Work> Desk<W> {
         let now = Instant::now();
         let mut late = Vec::new();
         let mut state = self.lock();
-        while state.next_to_expire().is_some_and(|at| at <= now) {
-            late.extend(state.slots.start());
+        for side in Side::ALL {
+            while state.next_to_expire(side).is_some_and(|at| at <= now) {
+                late.extend(state.slots.start(side as usize));
+            }
         }
         drop(state);
-        late.into_iter().for_each(|(_, work)| work.end(Ending::TimedOut));
+        late.into_iter().for_each(|(_, (_, work))| work.end(Ending::TimedOut));
     }
 
-    /// Starts the entry that has waited longest; for a caller none that is for threads.
-    pub(crate) fn start(&self, by_caller: bool) -> Option<W> {
+    /// Starts the entry of a side that has waited longest; for a caller none that is for threads.
+    pub(crate) fn start(&self, side: Side, by_caller: bool) -> Option<W> {
         self.expire();
-        let (place, work) = self.lock().start(by_caller)?;
+        let (place, work) = self.lock().start(side, by_caller)?;
         self.engines[place].store(NO_ENGINE, Ordering::Relaxed);
         Some(work)
     }
 
     /// As [`Desk::start`], several at once: no more than `most`, and few when others would find none then.
-    pub(crate) fn start_some(&self, by_caller: bool, most: usize, into: &mut VecDeque<W>) {
+    pub(crate) fn start_some(&self, side: Side, by_caller: bool, most: usize, into: &mut VecDeque<W>) {
         self.expire();
         let mut state = self.lock();
-        let share = state.slots.waiting() / (2 * state.serving.max(1));
+        let share = state.slots.waiting_on(side as usize) / (2 * state.crew(side).serving.max(1));
         for _ in 0..share.clamp(1, most) {
-            let Some((place, work)) = state.start(by_caller) else { break };
+            let Some((place, work)) = state.start(side, by_caller) else { break };
             self.engines[place].store(NO_ENGINE, Ordering::Relaxed);
             into.push_back(work);
         }
@@ -370,18 +358,21 @@ impl<W: Work> Desk<W> {
         let mut state = self.lock();
         let State { slots, places, .. } = &mut *state;
         while let Some(work) = from.pop_back() {
-            let place = work.tag() as usize;
-            if let Err((_, work)) = slots.put_back((place, work)) {
+            let (place, side) = (work.tag() as usize, work.side() as usize);
+            let Some(number) = places[place].as_mut().and_then(|place| place.started.take()) else {
+                continue;
+            };
+            if let Err((place, work)) = slots.put_back(side, number, (place, work)) {
+                if let Some(place) = &mut places[place] {
+                    place.started = Some(number);
+                }
                 from.push_back(work);
                 return;
-            }
-            if let Some(place) = &mut places[place] {
-                place.runs = None;
             }
         }
     }
 
-    /// Starts a read for a caller who waits for `wanted` events, and counts him as serving; how many he lacks.
+    /// Starts a near read for a caller who waits for `wanted` events, and counts him as serving; how many he lacks.
     pub(crate) fn help(&self, wanted: usize) -> Option<(W, usize)> {
         self.expire();
         let mut state = self.lock();
@@ -389,31 +380,33 @@ impl<W: Work> Desk<W> {
         if missing == 0 {
             return None;
         }
-        let (place, work) = state.start(true)?;
-        state.serving += 1;
+        let (place, work) = state.start(Side::Near, true)?;
+        state.crew(Side::Near).serving += 1;
         drop(state);
         self.engines[place].store(NO_ENGINE, Ordering::Relaxed);
         Some((work, missing))
     }
 
-    /// Sends one more thread if there is work for it and fewer than `most` serve.
-    pub(crate) fn invite(self: &Arc<Self>, home: &W::Home, most: usize) {
-        let invited = self.lock().invite(most);
+    /// Sends a side one more thread if there is work for it and fewer than `most` serve.
+    pub(crate) fn invite(self: &Arc<Self>, home: &W::Home, side: Side, most: usize) {
+        let invited = self.lock().invite(side, most);
         if invited {
-            W::send(home, self);
+            W::send(home, self, side);
         }
     }
 
-    /// Sends other threads if those that serve are stuck.
-    fn relieve(self: &Arc<Self>, mut state: MutexGuard<'_, State<W>>) {
+    /// Sends a side other threads if those that serve it are stuck.
+    fn relieve(self: &Arc<Self>, side: Side) {
         let now = Instant::now();
-        if state.until_stuck(now).is_none_or(|left| !left.is_zero()) {
+        let mut state = self.lock();
+        if state.until_stuck(side, now).is_none_or(|left| !left.is_zero()) {
             return;
         }
-        let home = state.slots.first().map(|(_, work)| work.home());
-        let sent = state.replace_stuck(now);
+        let home = state.slots.first(side as usize).map(|(_, work)| work.home());
+        let waiting = state.slots.waiting_on(side as usize);
+        let sent = state.crew(side).replace_stuck(waiting, now);
         drop(state);
-        home.iter().for_each(|home| (0..sent).for_each(|_| W::send(home, self)));
+        home.iter().for_each(|home| (0..sent).for_each(|_| W::send(home, self, side)));
     }
 
     /// Collects up to `most` events, once there are `min`, or nothing is in flight, or the time is over, or the desk is
@@ -428,7 +421,7 @@ impl<W: Work> Desk<W> {
         timeout: Option<Duration>,
     ) -> Result<Vec<Event>, TryReserveError> {
         self.expire();
-        self.relieve(self.lock());
+        Side::ALL.iter().for_each(|side| self.relieve(*side));
         let mut state = self.wait(timeout, |state| {
             let enough = state.slots.finished() >= min || state.slots.in_flight() == 0;
             if !enough {
@@ -488,20 +481,22 @@ impl<W: Work> Desk<W> {
                 state = self.lock();
                 continue;
             }
-            let expires = state.next_to_expire().map(|at| at.saturating_duration_since(now));
+            let expires = Side::ALL.iter().filter_map(|side| state.next_to_expire(*side)).min();
+            let expires = expires.map(|at| at.saturating_duration_since(now));
             if expires.is_some_and(|left| left.is_zero()) {
                 drop(state);
                 self.expire();
                 state = self.lock();
                 continue;
             }
-            let stuck = state.until_stuck(now);
-            if stuck.is_some_and(|left| left.is_zero()) {
-                self.relieve(state);
+            let stuck = Side::ALL.map(|side| state.until_stuck(side, now));
+            if stuck.iter().flatten().any(Duration::is_zero) {
+                drop(state);
+                Side::ALL.iter().for_each(|side| self.relieve(*side));
                 state = self.lock();
                 continue;
             }
-            let slice = [left, patience, expires, stuck].into_iter().flatten().min();
+            let slice = [left, patience, expires].into_iter().chain(stuck).flatten().min();
             if self.polling.load(Ordering::Relaxed) {
                 let events = state.events;
                 drop(state);
@@ -521,7 +516,6 @@ impl<W: Work> Desk<W> {
 
     /// Tells those who wait, if there is what they want.
     fn tell(&self, mut state: MutexGuard<'_, State<W>>) {
-        state.moved = Instant::now();
         self.ended.store(state.events, Ordering::Relaxed);
         if state.slots.finished() >= state.wanted || state.slots.in_flight() == 0 {
             state.wanted = usize::MAX;
@@ -533,7 +527,8 @@ impl<W: Work> Desk<W> {
     fn stall(&self, state: &State<W>, waited: Duration, now: Instant) -> Stall<W::Note> {
         let running = state.places.iter().zip(&self.engines);
         let running = running.filter_map(|(place, engine)| Some((place.as_ref()?, engine)));
-        let oldest = running.filter(|(place, _)| place.runs.is_some()).min_by_key(|(place, _)| place.since);
+        let oldest =
+            running.filter(|(place, _)| place.started.is_some()).min_by_key(|(place, _)| place.since);
         let oldest = oldest.map(|(place, engine)| {
             let engine = Some(engine.load(Ordering::Relaxed)).filter(|engine| *engine != NO_ENGINE);
             Oldest { note: place.note, age: now.saturating_duration_since(place.since), engine }
@@ -542,8 +537,8 @@ impl<W: Work> Desk<W> {
     }
 }
 
-fn end_all<W: Work>(canceled: VecDeque<(usize, W)>) {
-    canceled.into_iter().for_each(|(_, work)| work.end(Ending::Canceled));
+fn end_all<W: Work>(canceled: Canceled<(usize, W)>) {
+    canceled.for_each(|(_, work)| work.end(Ending::Canceled));
 }
 
 impl<W: Work> Complete for Desk<W> {
@@ -554,15 +549,17 @@ impl<W: Work> Complete for Desk<W> {
             Ending::Canceled => EventStatus::Canceled,
             Ending::TimedOut => EventStatus::TimedOut,
         };
+        let now = Instant::now();
         let mut state = self.lock();
-        state.end(tag as usize, status);
+        state.end(tag as usize, status, now);
         self.tell(state);
     }
 
     fn complete_all(&self, moved: &mut dyn Iterator<Item = (u64, usize)>) {
+        let now = Instant::now();
         let mut state = self.lock();
         for (tag, moved) in moved {
-            state.end(tag as usize, EventStatus::Complete(moved));
+            state.end(tag as usize, EventStatus::Complete(moved), now);
         }
         self.tell(state);
     }
@@ -575,6 +572,7 @@ impl<W: Work> Complete for Desk<W> {
 /// A thread's service. Ends the count also when the work panics, and sends another thread if there is more.
 pub(crate) struct Serving<'a, W: Work> {
     pub(crate) desk: &'a Arc<Desk<W>>,
+    pub(crate) side: Side,
     /// The home of the entry that was carried last.
     pub(crate) last: W::Home,
 }
@@ -582,12 +580,11 @@ pub(crate) struct Serving<'a, W: Work> {
 impl<W: Work> Drop for Serving<'_, W> {
     fn drop(&mut self) {
         let mut state = self.desk.lock();
-        state.serving -= 1;
-        state.stuck = state.stuck.min(state.serving);
-        let invited = state.invite(1);
+        state.crew(self.side).leave();
+        let invited = state.invite(self.side, 1);
         drop(state);
         if invited {
-            W::send(&self.last, self.desk);
+            W::send(&self.last, self.desk, self.side);
         }
     }
 }

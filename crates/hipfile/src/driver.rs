@@ -12,6 +12,7 @@ pub(crate) use self::memory::{is_current, serves};
 use crate::block::{BlockPool, Pin};
 use crate::buffer::{BufferRecord, DevPtr};
 use crate::config::{Config, PageCache};
+use crate::desk::Side;
 use crate::device::{DeviceInfo, Devices};
 use crate::engine::{self, Parts};
 use crate::error::{Error, ErrorKind, Result};
@@ -73,7 +74,8 @@ pub(crate) struct Inner {
     blocks: Arc<BlockPool>,
     limits: Arc<Limits>,
     router: Router,
-    workers: Workers,
+    /// For each side of the batches' desks.
+    workers: [Workers; 2],
     lanes: Lanes,
     statistics: Statistics,
     meters: Meters,
@@ -124,7 +126,7 @@ impl Driver {
                 blocks,
                 limits,
                 router,
-                workers: Workers::new("hipfile-batch", QUEUE_THREADS),
+                workers: ["hipfile-batch", "hipfile-far"].map(|name| Workers::new(name, QUEUE_THREADS)),
                 lanes,
                 meters: Meters::new(statistics.ledger().cloned(), level),
                 statistics: statistics.clone(),
@@ -434,8 +436,8 @@ impl Inner {
     }
 
     /// The threads that carry out queued work.
-    pub(crate) fn workers(&self) -> &Workers {
-        &self.workers
+    pub(crate) fn workers(&self, side: Side) -> &Workers {
+        &self.workers[side as usize]
     }
 
     /// How many threads should work at the same time where they are busy rather than wait.

@@ -3,12 +3,17 @@
 
 use std::collections::{TryReserveError, VecDeque};
 
+/// Entries wait on one of so many sides, each with an order of its own.
+pub(crate) const SIDES: usize = 2;
+
 /// Entries of type `W` on their way to events of type `E`.
 #[derive(Debug)]
 pub(crate) struct Slots<W, E> {
     capacity: usize,
-    /// Not started, in the order in which they came.
-    waiting: VecDeque<W>,
+    /// Not started, those of each side apart, in the order in which they came, with numbers that say it.
+    waiting: [VecDeque<(i64, W)>; SIDES],
+    /// The number of the next.
+    next: i64,
     /// Started and not finished.
     running: usize,
     /// Finished and not collected, in the order in which they finished.
@@ -36,10 +41,11 @@ impl<W, E> Slots<W, E> {
     /// # Errors
     /// There is not enough memory.
     pub(crate) fn new(capacity: usize) -> Result<Slots<W, E>, TryReserveError> {
-        let (mut waiting, mut finished) = (VecDeque::new(), VecDeque::new());
-        waiting.try_reserve_exact(capacity)?;
+        let (mut waiting, mut finished) = ([const { VecDeque::new() }; SIDES], VecDeque::new());
+        // The first side is the usual one; there is room on the other once it is asked for.
+        waiting[0].try_reserve_exact(capacity)?;
         finished.try_reserve_exact(capacity)?;
-        Ok(Slots { capacity, waiting, running: 0, finished, closed: false })
+        Ok(Slots { capacity, waiting, next: 0, running: 0, finished, closed: false })
     }
 
     /// Entries accepted whose event was not collected.
@@ -49,11 +55,15 @@ impl<W, E> Slots<W, E> {
 
     /// Entries accepted and not finished.
     pub(crate) fn in_flight(&self) -> usize {
-        self.waiting.len() + self.running
+        self.waiting() + self.running
     }
 
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.waiting.iter().map(VecDeque::len).sum()
+    }
+
+    pub(crate) fn waiting_on(&self, side: usize) -> usize {
+        self.waiting[side].len()
     }
 
     pub(crate) fn running(&self) -> usize {
@@ -68,8 +78,12 @@ impl<W, E> Slots<W, E> {
         self.closed
     }
 
-    /// Accepts all entries, or none.
-    pub(crate) fn submit(&mut self, entries: impl ExactSizeIterator<Item = W>) -> Result<(), Refused> {
+    /// Accepts all entries, or none; `side` says where one waits.
+    pub(crate) fn submit(
+        &mut self,
+        entries: impl ExactSizeIterator<Item = W>,
+        side: impl Fn(&W) -> usize,
+    ) -> Result<(), Refused> {
         if self.closed {
             return Err(Refused::Closed);
         }
@@ -78,42 +92,38 @@ impl<W, E> Slots<W, E> {
             return Err(Refused::Full { free });
         }
         // Canceling hands the list out, so that its memory may have to be got anew.
-        self.waiting.try_reserve(entries.len()).map_err(|_| Refused::NoMemory)?;
-        self.waiting.extend(entries);
+        for waiting in &mut self.waiting {
+            waiting.try_reserve(entries.len()).map_err(|_| Refused::NoMemory)?;
+        }
+        for entry in entries {
+            self.waiting[side(&entry)].push_back((self.next, entry));
+            self.next += 1;
+        }
         Ok(())
     }
 
-    /// The entry that has waited longest.
-    pub(crate) fn first(&self) -> Option<&W> {
-        self.waiting.front()
+    /// The entry of a side that has waited longest.
+    pub(crate) fn first(&self, side: usize) -> Option<&W> {
+        self.waiting[side].front().map(|(_, entry)| entry)
     }
 
-    /// Entries that have not started, the one that has waited longest first.
-    pub(crate) fn all_waiting(&self) -> impl Iterator<Item = &W> {
-        self.waiting.iter()
-    }
-
-    /// Starts the entry that has waited longest.
-    pub(crate) fn start(&mut self) -> Option<W> {
-        self.start_at(0)
-    }
-
-    /// Starts the entry that `at` others have waited longer than.
-    pub(crate) fn start_at(&mut self, at: usize) -> Option<W> {
-        let entry = self.waiting.remove(at)?;
+    /// Starts the entry of a side that has waited longest. With its number, which says when it came.
+    pub(crate) fn start(&mut self, side: usize) -> Option<(i64, W)> {
+        let first = self.waiting[side].pop_front()?;
         self.running += 1;
-        Some(entry)
+        Some(first)
     }
 
-    /// An entry was started and not begun: it waits again, before all others. Whether there is memory for it.
-    pub(crate) fn put_back(&mut self, entry: W) -> Result<(), W> {
+    /// An entry was started and not begun: it waits again, before all others of its side. Whether there is memory for it.
+    pub(crate) fn put_back(&mut self, side: usize, number: i64, entry: W) -> Result<(), W> {
         debug_assert!(self.running > 0, "only what was started is put back");
+        let waiting = &mut self.waiting[side];
         // Canceling hands the list out.
-        if self.waiting.try_reserve(1).is_err() {
+        if waiting.try_reserve(1).is_err() {
             return Err(entry);
         }
         self.running -= 1;
-        self.waiting.push_front(entry);
+        waiting.push_front((number, entry));
         Ok(())
     }
 
@@ -127,9 +137,9 @@ impl<W, E> Slots<W, E> {
     }
 
     /// Takes out what has not started. Each is to be [`finish`](Slots::finish)ed, as if it had run.
-    pub(crate) fn cancel(&mut self) -> VecDeque<W> {
-        self.running += self.waiting.len();
-        std::mem::take(&mut self.waiting)
+    pub(crate) fn cancel(&mut self) -> Canceled<W> {
+        self.running += self.waiting();
+        Canceled { lists: std::mem::take(&mut self.waiting) }
     }
 
     /// Collects up to `most` events.
@@ -145,10 +155,26 @@ impl<W, E> Slots<W, E> {
     }
 
     /// Accepts and collects nothing from now on; what has not started is handed out as by [`cancel`](Slots::cancel).
-    pub(crate) fn close(&mut self) -> VecDeque<W> {
+    pub(crate) fn close(&mut self) -> Canceled<W> {
         self.closed = true;
         self.finished.clear();
         self.cancel()
+    }
+}
+
+/// Entries that never started, in the order in which they came.
+#[derive(Debug)]
+pub(crate) struct Canceled<W> {
+    lists: [VecDeque<(i64, W)>; SIDES],
+}
+
+impl<W> Iterator for Canceled<W> {
+    type Item = W;
+
+    fn next(&mut self) -> Option<W> {
+        let number = |list: &VecDeque<(i64, W)>| list.front().map_or(i64::MAX, |(number, _)| *number);
+        let first = self.lists.iter_mut().min_by_key(|list| number(list))?;
+        first.pop_front().map(|(_, entry)| entry)
     }
 }
 
@@ -175,6 +201,7 @@ mod tests {
             seed ^= seed << 17;
             (seed % below as u64) as usize
         };
+        let side = |entry: &usize| usize::from(entry.is_multiple_of(3));
         let count = |model: &[At], at: At| model.iter().filter(|a| **a == at).count();
         let mut step = 0;
         // Miri is a thousand times slower.
@@ -190,7 +217,7 @@ mod tests {
                         let wanted = 1 + random(6);
                         let entries = model.len()..model.len() + wanted;
                         let uncollected = model.len() - count(&model, At::Collected);
-                        match slots.submit(entries) {
+                        match slots.submit(entries, side) {
                             Ok(()) => {
                                 assert!(uncollected + wanted <= capacity);
                                 model.resize(model.len() + wanted, At::Waiting);
@@ -201,16 +228,21 @@ mod tests {
                             }
                         }
                     }
-                    1 => match slots.start() {
-                        Some(entry) => {
-                            let first = model.iter().position(|at| *at == At::Waiting);
-                            assert_eq!(Some(entry), first, "in order");
-                            assert!(slots.first() > Some(&entry) || slots.waiting() == 0);
+                    1 => {
+                        let of = random(SIDES);
+                        let mut waiting =
+                            (0..model.len()).filter(|n| side(n) == of && model[*n] == At::Waiting);
+                        let first = waiting.next();
+                        assert_eq!(
+                            (slots.waiting_on(of) == 0, slots.first(of)),
+                            (first.is_none(), first.as_ref())
+                        );
+                        assert_eq!(slots.start(of).map(|(_, entry)| entry), first, "in order");
+                        if let Some(entry) = first {
                             model[entry] = At::Running;
                             running.push(entry);
                         }
-                        None => assert_eq!(count(&model, At::Waiting), 0),
-                    },
+                    }
                     2 if !running.is_empty() => {
                         let entry = running.swap_remove(random(running.len()));
                         slots.finish(entry);
@@ -218,7 +250,9 @@ mod tests {
                         finished.push_back(entry);
                     }
                     3 if random(10) == 0 => {
-                        for entry in slots.cancel() {
+                        let canceled: Vec<_> = slots.cancel().collect();
+                        assert!(canceled.is_sorted(), "in order");
+                        for entry in canceled {
                             assert_eq!(model[entry], At::Waiting);
                             slots.finish(entry);
                             model[entry] = At::Finished;
@@ -233,21 +267,23 @@ mod tests {
                         }
                     }
                     5 => {
-                        let oldest = running.iter().enumerate().min_by_key(|(_, entry)| **entry);
-                        let before = |entry: &usize| slots.first().is_none_or(|first| entry < first);
-                        if let Some((at, _)) = oldest.filter(|(_, entry)| before(entry)) {
+                        let of = random(SIDES);
+                        let mine = running.iter().enumerate().filter(|(_, entry)| side(entry) == of);
+                        let last = mine.max_by_key(|(_, entry)| **entry);
+                        let before = |entry: &usize| slots.first(of).is_none_or(|first| entry < first);
+                        if let Some((at, _)) = last.filter(|(_, entry)| before(entry)) {
                             let entry = running.swap_remove(at);
-                            assert_eq!(slots.put_back(entry), Ok(()));
+                            assert_eq!(slots.put_back(of, entry as i64, entry), Ok(()));
                             model[entry] = At::Waiting;
                         }
                     }
                     6 => {
-                        let dropped = slots.close();
+                        let dropped: Vec<_> = slots.close().collect();
                         assert_eq!(dropped.len(), count(&model, At::Waiting));
                         dropped.into_iter().for_each(|entry| slots.finish(entry));
                         running.drain(..).for_each(|entry| slots.finish(entry));
                         assert_eq!((slots.occupied(), slots.in_flight()), (0, 0));
-                        assert_eq!(slots.submit(0..1), Err(Refused::Closed));
+                        assert_eq!(slots.submit(0..1, side), Err(Refused::Closed));
                         break;
                     }
                     _ => {}

@@ -3,8 +3,10 @@
 
 use std::sync::atomic::AtomicUsize;
 
+use super::crew::{MOST_STUCK, SENT};
 use super::*;
 use crate::error::ErrorKind;
+use crate::sync::STUCK;
 
 /// Where the model says an entry is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +24,11 @@ enum End {
     Refused,
     Lost,
     Canceled,
+}
+
+/// Of an entry, by its cookie.
+fn side(cookie: usize) -> Side {
+    if cookie.is_multiple_of(3) { Side::Far } else { Side::Near }
 }
 
 struct Piece {
@@ -51,15 +58,15 @@ impl Work for Piece {
         self.write
     }
 
-    fn may_hang(&self) -> bool {
-        self.write
+    fn side(&self) -> Side {
+        side(self.cookie)
     }
 
     fn end(self, ending: Ending) {
         self.ticket.complete(ending);
     }
 
-    fn send(home: &Sent, _: &Arc<Desk<Piece>>) {
+    fn send(home: &Sent, _: &Arc<Desk<Piece>>, _: Side) {
         home.0.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -117,22 +124,23 @@ impl Model {
         let make = |(cookie, write), ticket| Piece { cookie, write, home: self.sent.clone(), ticket };
         let before = self.sent.0.load(Ordering::Relaxed);
         let free = self.capacity - self.occupied();
-        let result = self.desk.submit(&self.sent, offers, make, threads, None);
+        let result = self.desk.submit(&self.sent, offers, make, [threads; 2], None);
         let sent = self.sent.0.load(Ordering::Relaxed) - before;
         if wanted > free {
             assert_eq!((result, sent), (Err(Refused::Full { free }), 0));
         } else {
             assert_eq!(result, Ok(()));
-            assert!(sent <= threads);
+            assert!(sent <= 2 * threads);
             self.entries.extend(writes.into_iter().map(|write| (At::Waiting, write)));
         }
     }
 
     fn start(&mut self) {
-        let reads_only = self.random(3) == 0;
-        let first = self.entries.iter().position(|(at, _)| *at == At::Waiting);
-        let first = first.filter(|first| !(reads_only && self.entries[*first].1));
-        let started = self.desk.start(reads_only);
+        let (reads_only, of) = (self.random(3) == 0, Side::ALL[self.random(2)]);
+        let mut waiting =
+            (0..self.entries.len()).filter(|n| side(*n) == of && self.entries[*n].0 == At::Waiting);
+        let first = waiting.next().filter(|first| !(reads_only && self.entries[*first].1));
+        let started = self.desk.start(of, reads_only);
         assert_eq!(started.as_ref().map(|piece| piece.cookie), first, "in the order in which they came");
         if let Some(piece) = started {
             self.entries[piece.cookie].0 = At::Running;
@@ -141,12 +149,13 @@ impl Model {
     }
 
     fn start_some(&mut self) {
-        let (reads_only, most) = (self.random(3) == 0, 1 + self.random(5));
-        let waiting = self.entries.iter().enumerate().filter(|(_, (at, _))| *at == At::Waiting);
+        let (reads_only, most, of) = (self.random(3) == 0, 1 + self.random(5), Side::ALL[self.random(2)]);
+        let waiting = self.entries.iter().enumerate();
+        let waiting = waiting.filter(|(n, (at, _))| side(*n) == of && *at == At::Waiting);
         let waiting = waiting.take_while(|(_, (_, write))| !(reads_only && *write));
         let waiting: Vec<_> = waiting.map(|(cookie, _)| cookie).collect();
         let mut started = VecDeque::new();
-        self.desk.start_some(reads_only, most, &mut started);
+        self.desk.start_some(of, reads_only, most, &mut started);
         let keep = self.random(started.len() + 1);
         let mut rest = started.split_off(keep);
         assert!(
@@ -225,8 +234,8 @@ impl Model {
         assert!(self.desk.collect(1, 8, None).unwrap().is_empty());
         let none = [Offer { cookie: 0, note: 0, piece: () }].into_iter();
         let make = |(), _: Ticket| unreachable!("a closed desk accepts nothing");
-        assert_eq!(self.desk.submit(&self.sent, none, make, 1, None), Err(Refused::Closed));
-        assert!(self.desk.start(false).is_none());
+        assert_eq!(self.desk.submit(&self.sent, none, make, [1; 2], None), Err(Refused::Closed));
+        assert!(Side::ALL.iter().all(|side| self.desk.start(*side, false).is_none()));
     }
 
     fn check(&self) {
@@ -246,49 +255,53 @@ impl Model {
     }
 }
 
-/// Where nothing comes back, what cannot hang goes first, and not everybody is sent after what can.
+/// Where nothing comes back others serve, of each side apart, but not everybody; and to be given more is no progress.
 #[test]
-fn what_hangs_is_left_to_few_threads_and_others_go_first() {
+fn what_hangs_is_left_to_few_threads_and_keeps_nobody_of_the_other_side() {
     let desk = Arc::new(Desk::new(300, None).unwrap());
     let sent = Sent::default();
-    let submit = |first: usize, writes: &[bool], threads| {
-        let offers = writes.iter().enumerate();
-        let offers =
-            offers.map(|(n, write)| Offer { cookie: 0, note: first + n, piece: (first + n, *write) });
-        let make = |(cookie, write), ticket| Piece { cookie, write, home: sent.clone(), ticket };
+    let far = |n: usize| 3 * n;
+    let submit = |cookies: &[usize], threads| {
+        let offers = cookies.iter().map(|cookie| Offer { cookie: 0, note: *cookie, piece: *cookie });
+        let make = |cookie, ticket| Piece { cookie, write: false, home: sent.clone(), ticket };
         desk.submit(&sent, offers, make, threads, None).unwrap();
         sent.0.swap(0, Ordering::Relaxed)
     };
-    let stuck = || {
-        desk.lock().moved -= STUCK;
+    let look = || {
         assert!(desk.collect(0, 1, Some(Duration::ZERO)).unwrap().is_empty());
         sent.0.swap(0, Ordering::Relaxed)
     };
-    let next = || desk.start(false).unwrap();
+    let stuck = || {
+        desk.lock().crews.iter_mut().for_each(|crew| crew.moved -= STUCK);
+        look()
+    };
+    let end = |piece: Piece| {
+        piece.end(Ending::Done(Ok(1)));
+        assert_eq!(desk.collect(1, 1, None).unwrap().len(), 1);
+    };
+    let next = |side| desk.start(side, false).unwrap();
 
-    let mut writes = [true; 200];
-    writes[150] = false;
-    assert_eq!(submit(0, &writes, 4), 4);
-    let hung = [next(), next()];
-    assert_eq!(hung.each_ref().map(|piece| piece.cookie), [0, 1]);
-    assert_eq!(stuck(), 1, "one for the one that does not hang");
-    let read = next();
-    assert_eq!(read.cookie, 150);
-    read.end(Ending::Done(Ok(1)));
-    let third = next();
-    assert_eq!((third.cookie, desk.collect(1, 1, None).unwrap().len()), (2, 1), "then the others in order");
-    assert_eq!([stuck(), stuck(), stuck()], [16, 16, 0], "these are enough at storage that hangs");
-    // What is near gets its threads at once, and they it.
-    assert_eq!(submit(200, &[true, false], 2), 2);
-    let read = next();
-    assert_eq!(read.cookie, 201);
-    read.end(Ending::Done(Ok(1)));
-    assert_eq!(desk.collect(1, 1, None).unwrap().len(), 1);
-    // The storage answers.
-    hung.into_iter().chain([third]).for_each(|piece| piece.end(Ending::Done(Ok(1))));
-    assert_eq!(desk.lock().stuck, 0);
-    assert_eq!(submit(202, &[false], 2), 0);
-    assert_eq!(next().cookie, 3, "in the order in which they came");
+    assert_eq!(submit(&(0..200).map(far).collect::<Vec<_>>(), [4, 4]), 4);
+    assert_eq!(submit(&[1, 2], [1, 4]), 1, "near entries have threads of their own");
+    let mut hung = vec![next(Side::Far), next(Side::Far)];
+    assert_eq!(next(Side::Near).cookie, 1, "and wait for none of the others");
+    assert_eq!(desk.collect(1, 1, None).unwrap().len(), 1, "it was lost");
+    // Submitting goes on meanwhile.
+    desk.lock().crews[Side::Far as usize].moved -= STUCK;
+    assert_eq!(submit(&[far(200)], [0, 0]), 0);
+    assert_eq!(look(), SENT);
+    end(next(Side::Near));
+    assert_eq!([stuck(), stuck(), stuck()], [12, 0, 0], "these are enough at storage that hangs");
+    // What is near gets its threads at once.
+    assert_eq!(submit(&[4, far(201)], [2, 4]), 1);
+    end(next(Side::Near));
+    // The storage answers: who serves may do the rest.
+    end(hung.remove(0));
+    let crew = desk.lock().crews[Side::Far as usize];
+    assert_eq!((crew.stuck, crew.serving), (0, MOST_STUCK));
+    assert_eq!(submit(&[far(202)], [2, 2]), 0);
+    assert_eq!(next(Side::Far).cookie, far(2), "in the order in which they came");
+    drop(hung);
 }
 
 #[test]

@@ -42,8 +42,14 @@ struct Both {
 
 impl Both {
     fn new(at: &tempfile::TempDir, blocks: usize) -> Arc<Both> {
-        let driver =
-            driver_with(&["uring", "bounce"], |c| (c.wait_notice, c.pool_len) = (None, blocks * 64 * KIB));
+        Both::with(at, |c| c.pool_len = blocks * 64 * KIB)
+    }
+
+    fn with(at: &tempfile::TempDir, change: impl FnOnce(&mut hipfile::Config)) -> Arc<Both> {
+        let driver = driver_with(&["uring", "bounce"], |c| {
+            c.wait_notice = None;
+            change(c);
+        });
         let elsewhere = Storage::here();
         std::fs::write(elsewhere.path("f"), pattern()).unwrap();
         let open =
@@ -121,17 +127,49 @@ fn batches_of_what_hangs_keep_no_other_batch() {
     let _watchdog = Watchdog::new(100);
     let Some((at, hanging)) = hangs() else { return };
     let both = Both::new(&at, 16);
-    let hung = [4, 128, 4, 128, 4, 128].map(|len| both.submit(&[both.hung; 1000], len * KIB));
+    let hung: Vec<_> =
+        (0..20).map(|n| both.submit(&[both.hung; 1000], if n % 2 == 0 { 4 } else { 128 } * KIB)).collect();
     for _ in 0..4 {
         for batch in &hung {
-            assert_eq!(batch.poll(1, 8, Some(Duration::from_millis(200))).unwrap().len(), 0);
+            assert_eq!(batch.poll(1, 8, Some(Duration::from_millis(60))).unwrap().len(), 0);
         }
     }
     for len in [4, 128, 4] {
         both.arrives("another batch", &[both.near; 20], len * KIB);
     }
+    for n in 0..40 {
+        let mut files = vec![both.hung; 40];
+        files.extend([both.near; 10]);
+        both.arrives(&format!("one more of the kind, {n}"), &files, if n % 2 == 0 { 4 } else { 128 } * KIB);
+    }
     hanging.vanish();
     std::mem::forget((both, hung));
+}
+
+/// Near entries do not wait, so that their time is never over.
+#[test]
+fn a_time_for_entries_to_start_is_enough_for_what_is_near() {
+    let _watchdog = Watchdog::new(100);
+    let Some((at, hanging)) = hangs() else { return };
+    let both = Both::with(&at, |c| c.batch_timeout = Some(Duration::from_millis(500)));
+    for len in [4, 128] {
+        let mut files = vec![both.hung; 200];
+        files.extend([both.near; 20]);
+        let batch = both.submit(&files, len * KIB);
+        let mut near = 0;
+        while near < 20 {
+            for event in batch.poll(1, 64, Some(Duration::from_secs(1))).unwrap() {
+                match event.status {
+                    EventStatus::Complete(n) if n == len * KIB && event.cookie >= 200 => near += 1,
+                    EventStatus::TimedOut if event.cookie < 200 => {}
+                    status => panic!("{} ended as {status:?}", event.cookie),
+                }
+            }
+        }
+        std::mem::forget(batch);
+    }
+    hanging.vanish();
+    std::mem::forget(both);
 }
 
 /// Without a Block the ring carries nothing: what it gives back is not carried one after the other behind what hangs.
