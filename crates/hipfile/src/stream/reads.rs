@@ -1,6 +1,7 @@
 //! Small reads of streams around the page cache that the kernel does by itself: a thread that waits for one costs more than it
 //! does. What is not read wholly goes the ordinary way. It calls nothing of the GPU's runtime, and waits for nothing.
 
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::sync::Arc;
 
 use super::{Call, Operation, by_thread, checked, lock};
@@ -34,18 +35,19 @@ struct Read {
 pub(super) fn start(call: Call) {
     let Some(read) = call.operation.to_read() else { return by_thread(call) };
     let Read { at, ask, .. } = read;
-    let (ends, inner) = (Arc::clone(&read.ends), Arc::clone(&call.operation.inner));
-    let Some((fd, _)) = ends.file.staged_direct(Op::Read) else {
+    let inner = Arc::clone(&call.operation.inner);
+    let Some(fd) = read.ends.file.staged_direct(Op::Read).map(|(fd, _)| fd.as_raw_fd()) else {
         return read.end(call, Err(libc::EOPNOTSUPP));
     };
     // SAFETY: the Block is this lane's, whose operations take turns; the copy from it is not yet begun, and no other thread has
     // the operation before the read has ended.
     let into = unsafe { call.operation.seat.part(0..ask) };
     let done = Box::new(move |result| read.end(call, result));
-    // SAFETY: the file keeps its descriptor open, and `done` the file.
+    // By its number: once `done` was called nobody may have the file any more, or who sees the result could not deregister it.
+    // SAFETY: `done` has the file, which keeps its descriptor open; afterwards the number is not used.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    // SAFETY: the same.
     let started = unsafe { inner.lanes().aside().read(fd, at, into, done) };
-    // Else this would be one more that has the file, while `done` lets go of it.
-    drop(ends);
     if let Err(done) = started {
         done(Err(libc::EAGAIN));
     }
