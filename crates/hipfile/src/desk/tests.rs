@@ -302,6 +302,9 @@ fn what_hangs_is_left_to_few_threads_and_keeps_nobody_of_the_other_side() {
     assert_eq!(submit(&[far(202)], [2, 2]), 0);
     assert_eq!(next(Side::Far).cookie, far(2), "in the order in which they came");
     drop(hung);
+    // What waits has the desk.
+    desk.close();
+    assert_eq!(Arc::strong_count(&desk), 1, "nothing has it any more");
 }
 
 #[test]
