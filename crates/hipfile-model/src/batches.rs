@@ -45,7 +45,7 @@ impl Work for Piece {
     }
 
     fn is_for_threads(&self) -> bool {
-        self.fate != Fate::Read
+        self.fate == Fate::Write
     }
 
     fn side(&self) -> Side {

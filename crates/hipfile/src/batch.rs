@@ -50,6 +50,14 @@ fn threads_for(len: usize) -> usize {
     (UNDER_WAY / len).clamp(4, WAITING_THREADS)
 }
 
+/// How many threads should carry small entries: those of near storage keep a processor busy, the others mostly wait.
+fn threads_for_small(driver: &Inner, side: Side) -> usize {
+    match side {
+        Side::Near => driver.busy_threads(),
+        Side::Far => WAITING_THREADS,
+    }
+}
+
 /// How many threads are to begin with entries of near storage, or the others. Large ones wait for storage, each on a thread of
 /// its own; small ones share a thread until it has company.
 fn threads(requests: &[Request], local: bool) -> usize {
@@ -335,7 +343,7 @@ impl Work for Queued {
 
     fn is_for_threads(&self) -> bool {
         // A write may raise a signal on the thread that does it, which a caller of something else does not expect.
-        self.op() == Op::Write || !self.is_local()
+        self.op() == Op::Write
     }
 
     fn side(&self) -> Side {
@@ -413,8 +421,7 @@ fn serve(mut serving: Serving<'_, Queued>, mut first: Option<Queued>, most: usiz
         let Some(way) = way.filter(|_| again.try_reserve(left).is_ok()) else {
             let most = match queued.len() {
                 large if large > SMALL => threads_for(large),
-                _ if side == Side::Far => WAITING_THREADS,
-                _ => driver.busy_threads(),
+                _ => threads_for_small(driver, side),
             };
             desk.invite(driver, side, most);
             left -= 1;
@@ -578,8 +585,7 @@ impl Source for Turn<'_> {
             self.ahead.push_front(queued);
         }
         self.desk.put_back(self.ahead);
-        let most = if self.side == Side::Far { WAITING_THREADS } else { self.driver.busy_threads() };
-        self.desk.invite(self.driver, self.side, most);
+        self.desk.invite(self.driver, self.side, threads_for_small(self.driver, self.side));
     }
 
     fn again(&mut self, piece: Queued) {

@@ -45,7 +45,7 @@ pub(crate) trait Work: Send + Sized + 'static {
     /// What can be told of it while it is under way.
     type Note: Copy + Send + 'static;
 
-    /// Whether one of the threads must carry it, and no caller who waits for events: it may raise a signal, or take very long.
+    /// Whether one of the threads must carry it, and no caller who waits for events: it may raise a signal.
     fn is_for_threads(&self) -> bool;
 
     /// Which threads carry it.
@@ -395,18 +395,23 @@ impl<W: Work> Desk<W> {
         }
     }
 
-    /// Sends a side other threads if those that serve it are stuck.
-    fn relieve(self: &Arc<Self>, side: Side) {
-        let now = Instant::now();
+    /// Sends sides other threads if those that serve them are stuck.
+    fn relieve(self: &Arc<Self>) {
         let mut state = self.lock();
-        if state.until_stuck(side, now).is_none_or(|left| !left.is_zero()) {
+        if state.slots.waiting() == 0 {
             return;
         }
-        let home = state.slots.first(side as usize).map(|(_, work)| work.home());
-        let waiting = state.slots.waiting_on(side as usize);
-        let sent = state.crew(side).replace_stuck(waiting, now);
+        let now = Instant::now();
+        let sent = Side::ALL.map(|side| {
+            state.until_stuck(side, now).filter(Duration::is_zero)?;
+            let home = state.slots.first(side as usize).map(|(_, work)| work.home())?;
+            let waiting = state.slots.waiting_on(side as usize);
+            Some((side, home, state.crew(side).replace_stuck(waiting, now)))
+        });
         drop(state);
-        home.iter().for_each(|home| (0..sent).for_each(|_| W::send(home, self, side)));
+        for (side, home, sent) in sent.into_iter().flatten() {
+            (0..sent).for_each(|_| W::send(&home, self, side));
+        }
     }
 
     /// Collects up to `most` events, once there are `min`, or nothing is in flight, or the time is over, or the desk is
@@ -421,7 +426,7 @@ impl<W: Work> Desk<W> {
         timeout: Option<Duration>,
     ) -> Result<Vec<Event>, TryReserveError> {
         self.expire();
-        Side::ALL.iter().for_each(|side| self.relieve(*side));
+        self.relieve();
         let mut state = self.wait(timeout, |state| {
             let enough = state.slots.finished() >= min || state.slots.in_flight() == 0;
             if !enough {
@@ -492,7 +497,7 @@ impl<W: Work> Desk<W> {
             let stuck = Side::ALL.map(|side| state.until_stuck(side, now));
             if stuck.iter().flatten().any(Duration::is_zero) {
                 drop(state);
-                Side::ALL.iter().for_each(|side| self.relieve(*side));
+                self.relieve();
                 state = self.lock();
                 continue;
             }
