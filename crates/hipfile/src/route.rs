@@ -237,10 +237,15 @@ impl Router {
         Some(Step { choice, part: part.part(body), staged: Some(reason) })
     }
 
+    /// Whether a transfer may go another way than step by step. It begins here, so its file is looked after.
+    fn may_go_apart(&self, transfer: &Transfer<'_>) -> bool {
+        transfer.file.look_after();
+        self.fallback != Fallback::Forbid && transfer.len() > 0 && !is_users(transfer)
+    }
+
     /// The queue that a whole transfer may take, if it would be staged in one step and an engine has a queue for such.
     pub(crate) fn queue_for(&self, transfer: &Transfer<'_>) -> Option<Way> {
-        transfer.file.look_after();
-        if self.fallback == Fallback::Forbid || transfer.len() == 0 || is_users(transfer) {
+        if !self.may_go_apart(transfer) {
             return None;
         }
         let Step { part, staged, .. } = self.next_step(transfer, 0, true)?;
@@ -253,8 +258,7 @@ impl Router {
     /// The way of a held stream's transfer that is staged whatever direct engines say, if it is one read around the page cache
     /// by the last resort.
     pub(crate) fn aside_for(&self, transfer: &Transfer<'_>) -> Option<Way> {
-        transfer.file.look_after();
-        if self.fallback == Fallback::Forbid || transfer.len() == 0 || is_users(transfer) {
+        if !self.may_go_apart(transfer) {
             return None;
         }
         let why = self.choose(transfer, self.no_staging, false).err();

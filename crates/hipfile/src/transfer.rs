@@ -61,6 +61,12 @@ impl<'a> Transfer<'a> {
         }
     }
 
+    /// The aligned range of the file that has all of it: where it begins, its bytes, and how many of them are before it.
+    pub(crate) fn widened(&self, align: usize) -> (u64, usize, usize) {
+        let skip = (self.file_offset % align as u64) as usize;
+        (self.file_offset - skip as u64, (skip + self.len()).next_multiple_of(align), skip)
+    }
+
     /// The part that starts `done` bytes in.
     pub(crate) fn rest(&self, done: usize) -> Transfer<'a> {
         self.part(done..self.len())

@@ -85,13 +85,12 @@ impl Operation {
         let transfer = checked(self.op, &ends.file, &ends.buffer, self.base, state.first).ok()?;
         let way = self.inner.router().aside_for(&transfer)?;
         let (_, align) = ends.file.staged_direct(Op::Read)?;
-        let (skip, len) = ((transfer.file_offset % align as u64) as usize, transfer.len());
-        let (at, ask) = (transfer.file_offset - skip as u64, (skip + len).next_multiple_of(align));
+        let ((at, ask, skip), len) = (transfer.widened(align), transfer.len());
         if ask > self.seat.block.len || !ends.file.aside.asks() {
             return None;
         }
         let began = self.inner.queue_begins(&transfer);
-        Some(Read { ends: Arc::clone(&ends), way, began, at, ask, skip, len })
+        Some(Read { ends, way, began, at, ask, skip, len })
     }
 
     /// All that is wanted is in the Block, `skip` bytes behind its start.

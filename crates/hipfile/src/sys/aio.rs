@@ -133,9 +133,10 @@ impl Context {
         got
     }
 
-    /// Ends it. Waits for what is under way, and some tens of milliseconds; whoever waits for answers gets none any more.
+    /// Ends it, once: its number may be another's afterwards. Waits for what is under way, and some tens of milliseconds; whoever
+    /// waits for answers gets none any more.
     pub(crate) fn destroy(&self) {
-        // SAFETY: a number that is one of this process's contexts, or was; then it is refused.
+        // SAFETY: takes a number and touches no memory of ours; any other than a context's is refused.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
     }
 }

@@ -79,15 +79,8 @@ impl Ask {
             Cache::Around if transfer.len() > MOST_AROUND => None,
             Cache::Around => {
                 let (fd, align) = transfer.file.staged_direct(Op::Read)?;
-                let skip = (transfer.file_offset % align as u64) as usize;
-                let len = (skip + transfer.len()).next_multiple_of(align);
-                Some(Ask {
-                    fd: fd.as_raw_fd(),
-                    at: transfer.file_offset - skip as u64,
-                    len,
-                    skip,
-                    align: PAGE,
-                })
+                let (at, len, skip) = transfer.widened(align);
+                Some(Ask { fd: fd.as_raw_fd(), at, len, skip, align: PAGE })
             }
             Cache::Through | Cache::Cached => {
                 let plain = transfer.file.plain("read").ok().filter(|plain| !plain.direct_only)?;
